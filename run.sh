@@ -1,0 +1,312 @@
+#!/usr/bin/env bash
+# One door to the project: builds it, shows it, tests it. ./run.sh --help says how.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+readonly ROOT="$PWD"
+
+readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc++-dev protobuf-compiler
+  protobuf-compiler-grpc libprotobuf-dev libabsl-dev prometheus-cpp-dev libgtest-dev libgmock-dev
+  libbenchmark-dev nlohmann-json3-dev)
+readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev)
+readonly TIDY_BUDGET_SECONDS=720  # past it no further file is started, and the rest is named
+
+# The presets share most of what they compile: paths relative to the tree let them share the cache.
+export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=true CCACHE_SLOPPINESS=pch_defines,time_macros
+export CTEST_OUTPUT_ON_FAILURE=1
+
+JOBS="$(nproc)"
+PASSED=0
+FAILED=0
+LOGS="$ROOT/build/logs"
+WRAPPER=()  # a program and its arguments that the next tests run under
+
+usage() {
+  cat <<TXT
+Usage: ./run.sh COMMAND
+
+  build                 optimised build of everything into ./build, programs in build/bin
+  demo [--json FILE]    builds the programs, then runs the demo: the mission's table on emulated
+                        cards (demo --help lists what else it takes)
+  test                  builds, then runs every test (labels unit, model, e2e)
+  test --full           the same; then style, format, shell and clang-tidy checks, address, undefined
+                        behaviour and thread sanitizers over the unit and model tests, a build by
+                        clang, and one without the CUDA toolkit
+  test --full-only      only what --full adds
+  bench                 builds, then measures latencies and copy rates against their references
+  lint                  style, format, shell and clang-tidy checks
+  clean                 removes the build folders
+  --help                this text
+
+Missing Debian packages are installed first (as root, or through sudo); nothing is installed when all
+are there. "test" ends with a line "N passed, N failed"; its exit status is 0 only if nothing failed
+and something ran. Logs of the steps: build/logs.
+
+One test alone:  ctest --test-dir build -R NAME --output-on-failure
+TXT
+}
+
+die() { echo "run.sh: $*" >&2; exit 2; }
+count() { PASSED=$((PASSED + $1)); FAILED=$((FAILED + $2)); }
+
+# seconds_since NANOSECONDS -> "12.3"
+seconds_since() {
+  local ms=$((($(date +%s%N) - $1) / 1000000))
+  printf '%d.%d' $((ms / 1000)) $((ms % 1000 / 100))
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null || {
+    echo "run.sh: not a Debian system, taking the tools as they are; needed: $*" >&2
+    return 0
+  }
+  local missing=() package
+  for package in "$@"; do
+    [[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" == installed* ]] ||
+      missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  local as_root=()
+  if (($(id -u) != 0)); then
+    command -v sudo >/dev/null ||
+      die "missing packages, and neither root nor sudo is at hand: apt-get install ${missing[*]}"
+    as_root=(sudo)
+    [[ -t 0 ]] || as_root+=(-n)
+  fi
+  step "install ${missing[*]}" "${as_root[@]}" sh -c '
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update && apt-get install -y --no-install-recommends "$@"' sh "${missing[@]}" </dev/null ||
+    die "could not install: ${missing[*]}"
+}
+
+# Shows the last progress line of a log now and then, until it is killed.
+progress() {
+  local log="$1" pause=20 line last=""
+  [[ -t 1 ]] && pause=1
+  while sleep "$pause"; do
+    line="$(tail -c 4000 "$log" 2>/dev/null | tr '\r' '\n' | grep -aE '^ *(\[ *[0-9]+/[0-9]+\]|[0-9]+/[0-9]+ Test|.*: checked)' |
+      tail -n 1 | cut -c 1-100)" || true
+    [[ -n "$line" && "$line" != "$last" ]] || continue
+    last="$line"
+    if [[ -t 1 ]]; then printf '\r\033[K     %s' "$line"; else printf '     %s\n' "$line"; fi
+  done
+}
+
+# step NAME COMMAND...: runs it with its output in a log; says how long it took; on failure shows the
+# end of the log. Returns the command's status.
+step() {
+  local name="$1" start log rc=0 watcher
+  shift
+  mkdir -p "$LOGS"
+  log="$LOGS/$(printf '%s' "$name" | tr -cs 'A-Za-z0-9' '-' | cut -c 1-60).log"
+  start="$(date +%s%N)"
+  printf '==> %s\n' "$name"
+  : >"$log"
+  progress "$log" &
+  watcher=$!
+  "$@" >"$log" 2>&1 || rc=$?
+  kill "$watcher" 2>/dev/null || true
+  wait "$watcher" 2>/dev/null || true
+  [[ -t 1 ]] && printf '\r\033[K'
+  if ((rc == 0)); then
+    printf '    ok, %s s\n' "$(seconds_since "$start")"
+  else
+    printf '    FAILED (status %d), %s s; the end of %s:\n' "$rc" "$(seconds_since "$start")" "${log#"$ROOT"/}"
+    tail -n 60 "$log" | sed 's/^/    | /'
+  fi
+  return "$rc"
+}
+
+# check NAME COMMAND...: a step that counts as one test.
+check() {
+  if step "$@"; then count 1 0; else count 0 1; return 1; fi
+}
+
+# configure_and_build PRESET [TARGET...]
+configure_and_build() {
+  local preset="$1" targets=()
+  shift
+  (($#)) && targets=(--target "$@")
+  cmake --preset "$preset" && NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" -j "$JOBS" "${targets[@]}"
+}
+
+build_folder() { if [[ "$1" == release ]]; then echo build; else echo "build-$1"; fi; }
+
+# Counts a JUnit file of ctest into PASSED and FAILED, names what failed and how to run it again.
+# A test that was skipped or could not run counts as failed.
+count_junit() {
+  local junit="$1" folder="$2" result
+  result="$(python3 - "$junit" "$folder" <<'PY'
+import re, sys, xml.etree.ElementTree as tree
+junit, folder = sys.argv[1:]
+try:
+    cases = list(tree.parse(junit).getroot().iter("testcase"))
+except (OSError, tree.ParseError) as error:
+    print(f"    no result of ctest in {junit}: {error}", file=sys.stderr)
+    cases = []
+bad = [case for case in cases if case.get("status") != "run"]
+for case in bad:
+    print(f"    {case.get('status')}: {case.get('name')}\n        again: ctest --test-dir {folder} "
+          f"-R '^{re.escape(case.get('name'))}$' --output-on-failure", file=sys.stderr)
+print(len(cases) - len(bad), len(bad) if cases else 1)
+PY
+)"
+  # shellcheck disable=SC2086
+  count $result
+  echo "    ${result/ / passed, } failed"
+}
+
+# run_tests PRESET [ctest arguments...]: through the preset's environment and filters.
+run_tests() {
+  local preset="$1" folder junit
+  shift
+  folder="$(build_folder "$preset")"
+  junit="$ROOT/$folder/junit.xml"
+  rm -f "$junit"
+  step "$preset: tests" "${WRAPPER[@]}" ctest --preset "$preset" -j "$JOBS" --no-tests=error \
+    --output-junit "$junit" "$@" || true
+  count_junit "$junit" "$folder"
+}
+
+# Tests under a sanitizer; the style rules do not change under one. With much randomness of addresses
+# the sanitizers of these compilers find their shadow occupied now and then: it is switched off where
+# that is allowed.
+sanitize() {
+  local preset="$1"
+  if [[ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]] && setarch -R true 2>/dev/null; then
+    WRAPPER=(setarch -R)
+  fi
+  if step "$preset: build" "${WRAPPER[@]}" "$ROOT/run.sh" configure-and-build "$preset"; then
+    run_tests "$preset" -E '^style'
+  else
+    count 0 1
+  fi
+  WRAPPER=()
+}
+
+own_sources() {
+  git -c safe.directory="$ROOT" ls-files -co --exclude-standard -- "$@" | while read -r file; do
+    [[ -e "$file" ]] && printf '%s\n' "$file"
+  done
+}
+
+check_format() { own_sources '*.cc' '*.h' '*.cu' | xargs -r clang-format --dry-run -Werror; }
+check_shell() { own_sources '*.sh' .ci/run | xargs -r shellcheck -s bash; }
+
+# What clang-tidy reads: what the last commit or the working tree changed, then the pure logic.
+tidy_files() {
+  local git=(git -c "safe.directory=$ROOT")
+  {
+    "${git[@]}" diff --name-only --diff-filter=d HEAD -- '*.cc' 2>/dev/null
+    "${git[@]}" diff --name-only --diff-filter=d HEAD~1 HEAD -- '*.cc' 2>/dev/null
+    own_sources 'broker/core/*.cc' 'client/cpp/*.cc'
+  } | awk '!seen[$0]++' | while read -r file; do
+    grep -qF "$ROOT/$file\"" build/compile_commands.json && printf '%s\n' "$file"
+  done
+}
+
+# tidy_one DEADLINE FILE: 0 when clean or out of time, said apart.
+tidy_one() {
+  local out
+  if (($(date +%s) >= $1)); then
+    echo "$2: not checked, the time for clang-tidy is used up"
+  elif out="$(clang-tidy -p build --quiet "$2" 2>/dev/null)"; then
+    echo "$2: checked"
+  else
+    printf '%s\n%s: clang-tidy FAILED\n' "$out" "$2"
+    return 1
+  fi
+}
+
+check_tidy() {
+  local deadline=$(($(date +%s) + TIDY_BUDGET_SECONDS))
+  tidy_files | xargs -r -P "$JOBS" -I{} "$ROOT/run.sh" tidy-one "$deadline" {}
+}
+
+build_release() {
+  install_packages "${BUILD_PACKAGES[@]}"
+  step "release: build" configure_and_build release "$@"
+}
+
+lint() {
+  check "style" python3 tests/style/check_style.py || true
+  check "format" check_format || true
+  check "shell scripts" check_shell || true
+  check "clang-tidy" check_tidy || true
+  grep -h 'not checked' "$LOGS/clang-tidy.log" || true
+}
+
+test_fast() {
+  if build_release; then run_tests release; else count 0 1; fi
+}
+
+test_full_only() {
+  install_packages "${CHECK_PACKAGES[@]}"
+  build_release || { count 0 1; return; }
+  lint
+  sanitize asan
+  sanitize tsan
+  check "clang: build" configure_and_build clang || true
+  if grep -q '^CUDAToolkit_NVCC_EXECUTABLE:.*=/' build/CMakeCache.txt; then
+    check "no-cuda: build" configure_and_build no-cuda || true
+  else
+    echo "==> no-cuda: the release build is one, no CUDA toolkit was found"
+  fi
+}
+
+# The last line of "test" and "lint", alone. VRAM_COUNTS_FILE gets the figures instead where a caller
+# adds several runs up.
+close() {
+  if [[ -n "${VRAM_COUNTS_FILE:-}" ]]; then
+    echo "$PASSED $FAILED" >>"$VRAM_COUNTS_FILE"
+  else
+    echo "$PASSED passed, $FAILED failed"
+  fi
+  ((FAILED == 0 && PASSED > 0))
+}
+
+main() {
+  local command="${1:---help}"
+  (($#)) && shift
+  case "$command" in
+    build)
+      build_release
+      ;;
+    demo)
+      build_release programs
+      exec build/bin/vram-pipeline demo "$@"
+      ;;
+    bench)
+      build_release
+      exec build/bin/vram-bench "$@"
+      ;;
+    test)
+      case "${1:-}" in
+        "") test_fast ;;
+        --full) test_fast; test_full_only ;;
+        --full-only) test_full_only ;;
+        *) die "test takes --full, --full-only or nothing, not '$1'" ;;
+      esac
+      close
+      ;;
+    lint)
+      install_packages "${CHECK_PACKAGES[@]}"
+      build_release
+      lint
+      close
+      ;;
+    clean)
+      rm -rf build build-no-cuda build-clang build-asan build-tsan
+      ;;
+    configure-and-build) configure_and_build "$@" ;;  # for a step that runs under another program
+    tidy-one) tidy_one "$@" ;;
+    -h | --help | help)
+      usage
+      ;;
+    *)
+      usage >&2
+      die "unknown command '$command'"
+      ;;
+  esac
+}
+
+main "$@"
