@@ -1,0 +1,148 @@
+// What a step asks the shell to do, in order. The shell does it and reports nothing back: what comes of it
+// arrives as an event.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "broker/core/units.h"
+
+namespace vrambroker::core {
+
+// In the order of the protocol's Reason.
+enum class Reason {
+  kUnspecified = 0,
+  kFitsWhole,
+  kPlanned,
+  kGrowWaitEnded,
+  kKeptForNextUse,
+  kKeptByRecency,
+  kNoNextUse,
+  kWantedByOthers,
+  kOvercommitted,
+  kLoadAhead,
+  kUnchanged,
+  kPermanent,
+  kCannotFit,
+};
+
+// In the order of the protocol's DecisionKind.
+enum class DecisionKind { kUnspecified = 0, kGrant, kRefusal, kRetention, kRevocation, kLoadAhead };
+
+struct Decision {
+  DecisionId id;
+  absl::Time time;
+  DecisionKind kind = DecisionKind::kUnspecified;
+  Reason reason = Reason::kUnspecified;
+  std::string component;  // "worker/component"
+  int held = 0;
+  int layers = 0;
+  int component_layers = 0;
+  std::string text;
+};
+
+struct Target {
+  std::string component;
+  int layers = 0;
+  Generation generation;
+  // Loading ahead, bytes a second. 0: the link's own.
+  double pace = 0;
+  Reason reason = Reason::kUnspecified;
+  DecisionId decision;
+};
+
+struct RefusedComponent {
+  std::string component;
+  std::string message;
+  Bytes missing;
+};
+
+struct Welcome {
+  SessionId session;
+  Epoch epoch;
+  int version = 1;
+  absl::Duration release_deadline;
+  absl::Duration orphan_after;
+  std::vector<std::pair<std::string, UseId>> resumed_uses;
+  std::vector<RefusedComponent> refused;
+};
+
+// Goes out on the stream. Not yet sent ones of a connection may be merged: the newest target of each
+// component, trim if any says so.
+struct SendDirective {
+  ConnectionId connection;
+  std::optional<Welcome> welcome;
+  std::vector<Target> targets;
+  bool trim_pool = false;
+};
+
+// Ends the stream with this status. No StreamClosedEvent needs to follow.
+struct CloseStream {
+  ConnectionId connection;
+  absl::Status status;
+};
+
+struct BeginAnswer {
+  UseId use;
+  int resident = 0;
+  Generation generation;
+  DecisionId decision;
+  Reason reason = Reason::kUnspecified;
+  Bytes window;
+  absl::Duration waited;
+};
+
+struct EndAnswer {
+  // Component empty: no target (the use was not known here).
+  Target target;
+  bool trim_pool = false;
+  std::optional<absl::Duration> expected_next_use;
+};
+
+struct ReportAnswer {
+  std::vector<Target> targets;
+};
+
+struct UpdateAnswer {
+  std::vector<Target> targets;
+  std::vector<RefusedComponent> refused;
+};
+
+struct DeclareRunAnswer {
+  RunId run;
+};
+
+// Success without content.
+struct EmptyAnswer {};
+
+// The one answer of a call.
+struct Answer {
+  CallId call;
+  std::variant<absl::Status, BeginAnswer, EndAnswer, ReportAnswer, UpdateAnswer, DeclareRunAnswer,
+               EmptyAnswer>
+      result;
+};
+
+// A TickEvent is wanted at this time; replaces the time asked for before. Infinite future: none.
+struct WakeAt {
+  absl::Time time;
+};
+
+// A driver reading would let somebody go on: begin one soon, once.
+struct WantReading {
+  std::string device_uuid;
+};
+
+// For the decision log.
+struct LogDecision {
+  Decision decision;
+};
+
+using Effect = std::variant<SendDirective, CloseStream, Answer, WakeAt, WantReading, LogDecision>;
+using Effects = std::vector<Effect>;
+
+}  // namespace vrambroker::core

@@ -1,0 +1,73 @@
+// The broker's decisions as one pure state machine: Step(event, now) -> effects. No clock, no thread, no I/O;
+// the same events at the same times give the same effects, which is what replays and simulations rest on.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "broker/core/effects.h"
+#include "broker/core/events.h"
+#include "broker/core/picture.h"
+#include "broker/core/specs.h"
+
+namespace vrambroker::core {
+
+// Times and bounds. Past a bound the caller gets RESOURCE_EXHAUSTED; nobody else notices.
+struct Config {
+  Epoch epoch{1};
+  // A use waits at most this long for bytes on their way, and never longer than they would gain it.
+  absl::Duration grow_wait = absl::Seconds(1);
+  // After waiting this long only age counts in the queue.
+  absl::Duration max_wait = absl::Seconds(30);
+  // A worker has this long to release down to a target.
+  absl::Duration release_deadline = absl::Seconds(2);
+  // What a worker retained when it lost the broker it drops after this.
+  absl::Duration orphan_after = absl::Seconds(60);
+  // A driver's reading may lag behind by this; without any reading, proven death counts after it.
+  absl::Duration settling_time = absl::Seconds(5);
+  // A run outlives its driver's session by this.
+  absl::Duration run_grace = absl::Seconds(5);
+  // Bytes beyond its charge that a worker may show without being named.
+  Bytes unexplained_tolerance{64 << 20};
+  // Whether idle components are loaded ahead of uses that are known to come.
+  bool load_ahead = false;
+  int max_sessions = 1024;
+  int max_components = 4096;
+  int max_waiting = 1024;
+  int max_runs = 65536;
+  int max_pipelines_per_session = 256;
+  // Answers, ended uses and marks kept for repeats, for each session.
+  int max_request_ids = 4096;
+  int max_decisions = 4096;
+  // Known uses that a plan looks at.
+  int horizon = 128;
+};
+
+class Machine {
+ public:
+  Machine(const Config& config, std::vector<DeviceSpec> devices);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // Takes one event. `now` must not run backwards; an earlier time counts as the last one seen.
+  Effects Step(const Event& event, absl::Time now);
+
+  // What is known at `now`. Changes nothing.
+  Picture GetPicture(absl::Time now) const;
+  // The last decisions, oldest first.
+  const std::deque<Decision>& decisions() const;
+
+  // Stops the process where the state contradicts itself. For tests: it looks at everything.
+  void CheckInvariants() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vrambroker::core

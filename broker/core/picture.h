@@ -1,0 +1,76 @@
+// A copy of what the machine knows, for those who look at it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "broker/core/ledger.h"
+#include "broker/core/specs.h"
+#include "broker/core/units.h"
+
+namespace vrambroker::core {
+
+enum class SessionPhase { kAttached = 1, kLost = 2, kGone = 3 };
+
+struct ComponentPicture {
+  std::string id;  // "worker/component"
+  int layers = 0;
+  int held = 0;
+  int target = 0;
+  Generation generation;
+  Generation completed;
+  Bytes held_bytes;
+  Bytes charge;
+  UseId use;
+  int granted = 0;
+  Lifetime lifetime = Lifetime::kForward;
+  bool refused = false;
+};
+
+struct DevicePicture {
+  std::string uuid;
+  Ledger ledger;
+  std::vector<ComponentPicture> components;
+};
+
+struct SessionPicture {
+  SessionId id;
+  std::string worker;
+  int32_t pid = 0;
+  SessionPhase phase = SessionPhase::kAttached;
+  Bytes pool;
+  Bytes unexplained;
+  bool under_released = false;
+  int overdue_targets = 0;
+};
+
+struct WaitingPicture {
+  std::string component;
+  std::string request_id;
+  absl::Duration waited;
+  Bytes needed;
+  int priority = 0;
+  std::string blocked_by;
+};
+
+struct RunPicture {
+  RunId id;
+  std::string pipeline;
+  std::string driver;
+  int next_stage = 0;
+  int stages = 0;
+  bool started = false;
+};
+
+struct Picture {
+  Epoch epoch;
+  absl::Time time;
+  std::vector<DevicePicture> devices;
+  std::vector<SessionPicture> sessions;
+  std::vector<WaitingPicture> waiting;
+  std::vector<RunPicture> runs;
+  bool draining = false;
+};
+
+}  // namespace vrambroker::core

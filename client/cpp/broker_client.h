@@ -1,0 +1,134 @@
+// A worker's or driver's side of the broker: one session, kept alive and re-opened, with its components kept
+// at their targets. Thread-safe.
+//
+//   auto client = BrokerClient::Create(options);             // attaches in the background
+//   auto use = client->BeginUse("dit", {.passes = 40, .activation_bytes = need});
+//   ... run with use->resident_layers() ...
+//   use->End(measured);                                      // or let it go: its destructor ends it
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/managed_component.h"
+#include "vrambroker/v1/broker.pb.h"
+
+namespace vrambroker::client {
+
+struct ClientOptions {
+  // gRPC address: unix:PATH or HOST:PORT. Empty: $VRAM_BROKER_ADDRESS, else the default socket
+  // (DefaultAddress()).
+  std::string address;
+  // Name of this worker or driver: 1 to 128 of letters, digits, '.', '-', '_'.
+  std::string worker;
+  // The components, which must outlive the client. None: a driver.
+  std::vector<ManagedComponent*> components;
+  // Their allocator, which must outlive the client. Null: nothing is pooled.
+  ManagedPool* pool = nullptr;
+  // Resident layers of a use where no broker lives, by component name; others stream everything (0).
+  std::vector<std::pair<std::string, int>> configured_resident;
+  // Where brokers lock their devices: a device whose lock is free has no broker. Empty: DefaultLockDir().
+  std::string lock_dir;
+  // UUID of the device, to look for its lock. Empty: the broker is taken to live, and uses wait for it.
+  std::string device_uuid;
+  // False: no thread applies targets; the program calls Poll() when poll_descriptor() is readable.
+  bool apply_thread = true;
+  // Pause before an attach is tried again, doubled up to ten times this.
+  absl::Duration retry_interval = absl::Milliseconds(100);
+};
+
+// unix:/run/vram-broker/broker.sock, or below $XDG_RUNTIME_DIR where that is not writable.
+std::string DefaultAddress();
+// Directory of device locks: the one of the default socket.
+std::string DefaultLockDir();
+
+struct UseOptions {
+  // A declared run and its stage, from 0. run_id 0: none.
+  uint64_t run_id = 0;
+  int stage = 0;
+  // Passes over all layers, at least 1.
+  int passes = 1;
+  int64_t activation_bytes = 0;
+  int min_resident_layers = 0;
+  // 0: all.
+  int max_resident_layers = 0;
+  int priority = 0;
+  std::vector<uint64_t> held_use_ids;
+  // The caller stops waiting then. Infinite: it waits.
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+class BrokerClient;
+
+// A use that is running. Holds the component's lock. Move-only; End() at the latest in the destructor.
+class Use {
+ public:
+  Use(Use&&) noexcept;
+  Use& operator=(Use&&) noexcept;
+  ~Use();
+
+  // 0 where it runs without a broker.
+  uint64_t use_id() const;
+  int resident_layers() const;
+  // Whether the broker granted it; else the configured count applies and all is released at the end.
+  bool brokered() const;
+  // From asking to the answer.
+  absl::Duration waited() const;
+  v1::Reason reason() const;
+
+  // Frees window and activation, tells the broker, releases down to what it lets stay, reports, gives up the
+  // lock. Returns the layers kept. Waits for a lost broker no longer than `patience`, then releases all.
+  int End(const v1::UseMeasurements& measured, absl::Duration patience = absl::Seconds(10));
+
+ private:
+  friend class BrokerClient;
+  struct State;
+  explicit Use(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+class BrokerClient {
+ public:
+  // INVALID_ARGUMENT where the options are out of range. Attaches in the background.
+  static absl::StatusOr<std::unique_ptr<BrokerClient>> Create(ClientOptions options);
+  ~BrokerClient();
+
+  // Waits until a session is open and all admitted components are placed, or no broker lives. Errors:
+  // DEADLINE_EXCEEDED; RESOURCE_EXHAUSTED where fixed bytes were refused, naming what is missing; or the
+  // broker's own refusal.
+  absl::Status WaitReady(absl::Time deadline);
+
+  // Waits for admission, across lost streams and restarts of the broker. Errors: the broker's; DEADLINE_EXCEEDED
+  // past options.deadline; FAILED_PRECONDITION where the component is not one of ours.
+  absl::StatusOr<Use> BeginUse(const std::string& component, const UseOptions& options);
+
+  // A full reset of all components that have no use now: waits for the running ones. Then reports.
+  absl::Status ReleaseAll();
+
+  // Drivers. Declared pipelines and runs are declared again after a restart of the broker; run ids of ours stay
+  // valid across it.
+  absl::Status DeclarePipeline(const v1::DeclarePipelineRequest& pipeline);
+  absl::StatusOr<uint64_t> DeclareRun(const std::string& pipeline);
+  absl::Status FinishRun(uint64_t run_id);
+
+  // For programs with one thread: applies targets that are due. poll_descriptor() becomes readable when there
+  // is something to do. Only where apply_thread is false.
+  void Poll();
+  int poll_descriptor() const;
+
+  // Whether a session is open now.
+  bool attached() const;
+
+ private:
+  friend class Use;
+  class Impl;
+  explicit BrokerClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vrambroker::client
