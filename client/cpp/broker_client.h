@@ -110,8 +110,8 @@ class BrokerClient {
   // A full reset of all components that have no use now: waits for the running ones. Then reports.
   absl::Status ReleaseAll();
 
-  // Drivers. Declared pipelines and runs are declared again after a restart of the broker; run ids of ours stay
-  // valid across it.
+  // Drivers. Pipelines are declared again in each new session. Run ids are the broker's own: after its restart
+  // older ones name nothing, and uses that carry them count as undeclared.
   absl::Status DeclarePipeline(const v1::DeclarePipelineRequest& pipeline);
   absl::StatusOr<uint64_t> DeclareRun(const std::string& pipeline);
   absl::Status FinishRun(uint64_t run_id);
