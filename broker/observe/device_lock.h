@@ -34,7 +34,7 @@ std::string SocketLockPath(const std::string& socket_path);
 // Processes that share the directory must see one local file system.
 class FileLock {
  public:
-  // Takes the lock, making file and directory (0775, file 0664, less the umask) where needed.
+  // Takes the lock, making file (0664, less the umask) and directories where needed.
   // ALREADY_EXISTS where another process, or this one, holds it: names the holder's pid and
   // address. PERMISSION_DENIED or FAILED_PRECONDITION, naming the path, where the file cannot be
   // used. `address` has at most 1024 bytes and no line end: INVALID_ARGUMENT otherwise.

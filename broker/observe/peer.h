@@ -16,14 +16,14 @@ struct Peer {
   uint32_t gid = 0;
   // In clock ticks since boot. 0: not known (another namespace, or died meanwhile).
   uint64_t start_ticks = 0;
-  // Becomes readable at the peer's death; for ProcessWatch::WatchPidfd. None where the process has
-  // died already (`died`), or is of another namespace and the kernel knows no SO_PEERPIDFD.
+  // Becomes readable at the peer's death; for ProcessWatch::WatchPidfd. None where the process was
+  // gone already (`died`), or is of another namespace and the kernel knows no SO_PEERPIDFD.
   UniqueFd pidfd;
   // Whether the kernel gave the pidfd with the socket (Linux 6.5 and newer). If not, it was opened
   // by the pid: a peer that died and whose pid was taken within the time from its connect() to this
   // call would be mistaken for the one that took it.
   bool pidfd_of_socket = false;
-  // The process that connected is known to have died.
+  // The process that connected is known to have died. False says nothing: ask the pidfd.
   bool died = false;
 };
 

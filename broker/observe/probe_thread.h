@@ -2,6 +2,7 @@
 #ifndef VRAMBROKER_BROKER_OBSERVE_PROBE_THREAD_H_
 #define VRAMBROKER_BROKER_OBSERVE_PROBE_THREAD_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -42,35 +43,32 @@ class ProbeThread {
   // As Stop().
   ~ProbeThread();
 
-  // A reading of the device that begins after this call will be handed to the callback, before any
-  // that is only due by its interval. Requests that are not yet served are one. NOT_FOUND for a
-  // device that has no probe; CANCELLED after Stop().
+  // A reading of the device that begins after this call will be handed to the callback, without
+  // waiting for its interval. Requests that are not yet served are one. Devices that wait are read
+  // in turn: asking for one again and again keeps no other from being read. NOT_FOUND for a device
+  // that has no probe; CANCELLED after Stop().
   absl::Status RequestReading(const std::string& uuid);
 
   // No callback begins after it returned. Waits for the one that runs, and for the driver's answer
-  // that is being waited for; called from the callback, only ends the thread.
+  // to a reading that has begun. Not to be called from the callback.
   void Stop();
 
  private:
+  using SteadyTime = std::chrono::steady_clock::time_point;
   struct Slot {
     std::unique_ptr<DriverProbe> probe;
-    bool requested = false;
-    absl::Time due;
+    SteadyTime due;  // When to read it next; a request makes that now.
   };
 
   ProbeThread(std::vector<std::unique_ptr<DriverProbe>> probes, Callback callback,
               const Options& options);
   void Run();
-  // The slot to read now: one that was asked for, else the one that is due first; null if none is
-  // due at `now`. `next_due` is set then.
-  Slot* Pick(absl::Time now, absl::Time* next_due);
-
   const Callback callback_;
-  const Options options_;
+  const std::chrono::nanoseconds interval_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
-  std::vector<Slot> slots_;  // The vector never changes; requested and due are under mutex_.
+  std::vector<Slot> slots_;  // Never more or fewer; `due` is under mutex_.
   std::mutex join_mutex_;
   std::thread thread_;
 };

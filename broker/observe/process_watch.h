@@ -75,6 +75,9 @@ class ProcessWatch {
   absl::StatusOr<WatchId> Add(UniqueFd pidfd, Callback on_death);
   void Run();
   void CallBack(WatchId id);
+  // Takes the entry out, under the lock; to be destroyed after it, as its callback may hold
+  // anything.
+  Entry Take(std::unordered_map<WatchId, Entry>::iterator entry);
 
   const UniqueFd epoll_;
   const UniqueFd wake_;  // An eventfd: the thread looks at stopping_ and dead_on_arrival_.
