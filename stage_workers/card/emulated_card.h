@@ -27,7 +27,7 @@ struct EmulatedCardOptions {
   // How much later than it happens readers see memory go, and memory of a dead process really comes
   // back (counted from when the death was noticed). Absent on a new card: 0; on one that exists:
   // stays as it is. 0 to 1 hour.
-  std::optional<absl::Duration> usage_lag;
+  std::optional<absl::Duration> usage_lag = std::nullopt;
 };
 
 // Faults of this process's card object, for tests. All counts are of coming calls.

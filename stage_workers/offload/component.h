@@ -45,10 +45,10 @@ enum class Lifetime {
 enum class HostTier { kPageable, kPinned };
 
 struct ComponentOptions {
-  std::string name;
+  std::string name = {};
   // The order in which layers are kept, and how many a use may have resident at most: `configured`.
   // With 0 configured nothing is ever retained. Not read for kPermanent: all layers are resident.
-  KeepOrder keep;
+  KeepOrder keep = {};
   // Slots of the streamed window, each of the largest layer's size. 1 to 64; 2: one computes while
   // one is filled.
   int window_layers = 2;
