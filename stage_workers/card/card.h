@@ -36,6 +36,8 @@ struct Usage {
   // Bytes in use by each process. Empty on a card that tells totals only (`pids_known` false).
   std::map<pid_t, int64_t> by_pid;
   bool pids_known = true;
+  // Highest bytes in use by everybody since the card was made. 0: the card does not count them.
+  int64_t peak_used = 0;
 };
 
 // A stretch of a host to device copy: `bytes` from `source` to `device_offset` of the buffer. A

@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kMagic[8] = {'v', 'r', 'a', 'm', 'c', 'a', 'r', 'd'};
 // Raised with every change of the header's layout.
-constexpr uint32_t kLayout = 1;
+constexpr uint32_t kLayout = 2;
 constexpr int64_t kMaxCapacity = int64_t{1} << 40;
 constexpr int64_t kCheckNanos = 10'000'000;
 // How long a reader waits for the lock, which a process may hold that was stopped just then.
@@ -431,6 +431,7 @@ absl::StatusOr<EmulatedMemory::Allocation> EmulatedMemory::TryAllocate(const Pro
                             .until = 0};
   std::atomic_signal_fence(std::memory_order_seq_cst);
   header_->blocks[block].state = BlockState::kUsed;
+  header_->peak_used = std::max(header_->peak_used, header_->capacity - free + bytes);
   return allocation;
 }
 
@@ -480,6 +481,7 @@ absl::StatusOr<Usage> EmulatedMemory::ReadUsage() {
   if (!lock.held()) return stuck();
   Expire(MonotonicNanos());
   usage.capacity = header_->capacity;
+  usage.peak_used = header_->peak_used;
   for (uint32_t i = 0; i < header_->block_limit; ++i) {
     const Block& block = header_->blocks[i];
     if (block.state == BlockState::kFree) continue;

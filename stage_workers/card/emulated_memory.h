@@ -99,6 +99,8 @@ class EmulatedMemory {
     uint32_t free_head;
     // Blocks from here on were never used.
     uint32_t block_limit;
+    // Highest bytes in use at once.
+    int64_t peak_used;
     Process owners[EmulatedCard::kMaxOwners];
     Block blocks[EmulatedCard::kMaxBlocks];
   };
