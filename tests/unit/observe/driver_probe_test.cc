@@ -19,13 +19,8 @@ using card::EmulatedCard;
 
 constexpr int64_t kMiB = 1 << 20;
 
-class EmulatedProbeTest : public ::testing::Test {
+class ProbeTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    auto made = EmulatedCard::Create(name_, {.capacity_bytes = 64 * kMiB});
-    ASSERT_TRUE(made.ok()) << made.status();
-    card_ = *std::move(made);
-  }
   void TearDown() override { EXPECT_TRUE(EmulatedCard::Remove(name_).ok()); }
 
   std::unique_ptr<EmulatedProbe> OpenProbe() {
@@ -41,6 +36,16 @@ class EmulatedProbeTest : public ::testing::Test {
   }
 
   const std::string name_ = absl::StrCat("observe-probe-", getpid());
+};
+
+class EmulatedProbeTest : public ProbeTest {
+ protected:
+  void SetUp() override {
+    auto made = EmulatedCard::Create(name_, {.capacity_bytes = 64 * kMiB});
+    ASSERT_TRUE(made.ok()) << made.status();
+    card_ = *std::move(made);
+  }
+
   std::unique_ptr<EmulatedCard> card_;
 };
 
@@ -66,17 +71,18 @@ TEST_F(EmulatedProbeTest, ReadsWhatProcessesHold) {
   EXPECT_LE(reading->end, absl::Now());
 }
 
-TEST_F(EmulatedProbeTest, TheBytesOfADeadProcessGo) {
-  auto probe = OpenProbe();
+// The child is forked before this process has a thread, as it will start one itself.
+TEST_F(ProbeTest, TheBytesOfADeadProcessGo) {
   Child child([&] {
     static std::unique_ptr<EmulatedCard> card;
-    auto opened = EmulatedCard::Open(name_);
-    if (!opened.ok()) return false;
-    card = *std::move(opened);
+    auto made = EmulatedCard::Create(name_, {.capacity_bytes = 64 * kMiB});
+    if (!made.ok()) return false;
+    card = *std::move(made);
     return card->Allocate(4 * kMiB).ok();
   });
   ASSERT_TRUE(child.worked());
-  auto reading = probe->Read();
+  auto probe = OpenProbe();
+  const auto reading = probe->Read();
   ASSERT_TRUE(reading.ok()) << reading.status();
   EXPECT_EQ(BytesOf(*reading, child.pid()), 4 * kMiB);
   child.Kill();
