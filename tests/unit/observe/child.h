@@ -28,9 +28,8 @@ class Child {
     if (pid_ < 0) std::abort();
     if (pid_ == 0) {
       const char answer = work() ? 'y' : 'n';
-      const bool told = write(ends[1], &answer, 1) == 1;
-      while (told) pause();
-      _exit(1);
+      if (write(ends[1], &answer, 1) != 1) _exit(1);
+      while (true) pause();
     }
     close(ends[1]);
     UniqueFd reader(ends[0]);

@@ -71,10 +71,13 @@ TEST(DeviceLock, EndsWithItsHolderHoweverItDies) {
 
 TEST(DeviceLock, OneProcessDoesNotLockTwice) {
   TempDir dir;
-  std::optional<FileLock> lock(LockDevice(dir.path(), kUuid, "a").value());
-  EXPECT_TRUE(absl::IsAlreadyExists(LockDevice(dir.path(), kUuid, "a").status()));
-  FileLock moved = *std::move(lock);
-  lock.reset();
+  std::optional<FileLock> moved;
+  {
+    auto lock = LockDevice(dir.path(), kUuid, "a");
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    EXPECT_TRUE(absl::IsAlreadyExists(LockDevice(dir.path(), kUuid, "a").status()));
+    moved.emplace(*std::move(lock));
+  }
   EXPECT_TRUE(IsHeld(dir.path(), kUuid).value());
   EXPECT_TRUE(LockDevice(dir.path(), "GPU-other", "a").ok());
 }
