@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/poll.h"
 #include "tests/unit/observe/child.h"
-#include "tests/unit/observe/poll.h"
 
 namespace vrambroker::observe {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "broker/observe/process_watch.h"
+#include "tests/poll.h"
 #include "tests/unit/observe/child.h"
-#include "tests/unit/observe/poll.h"
 
 namespace vrambroker::observe {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "tests/unit/observe/poll.h"
+#include "tests/poll.h"
 
 namespace vrambroker::observe {
 namespace {

@@ -1,13 +1,13 @@
-// Waits for conditions in tests, with a deadline.
-#ifndef VRAMBROKER_TESTS_UNIT_OBSERVE_POLL_H_
-#define VRAMBROKER_TESTS_UNIT_OBSERVE_POLL_H_
+// Waits for conditions in tests, with a deadline: the only place where a test sleeps.
+#ifndef VRAMBROKER_TESTS_POLL_H_
+#define VRAMBROKER_TESTS_POLL_H_
 
 #include <functional>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
-namespace vrambroker::observe {
+namespace vrambroker {
 
 // Asks every millisecond until the condition holds; false if it does not within the time.
 inline bool WaitFor(const std::function<bool()>& condition,
@@ -20,6 +20,6 @@ inline bool WaitFor(const std::function<bool()>& condition,
   return true;
 }
 
-}  // namespace vrambroker::observe
+}  // namespace vrambroker
 
-#endif  // VRAMBROKER_TESTS_UNIT_OBSERVE_POLL_H_
+#endif  // VRAMBROKER_TESTS_POLL_H_
