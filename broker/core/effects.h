@@ -1,5 +1,5 @@
-// What a step asks the shell to do, in order. The shell does it and reports nothing back: what comes of it
-// arrives as an event.
+// What a step asks the shell to do, in order. The shell does it and reports nothing back: what
+// comes of it arrives as an event.
 #pragma once
 
 #include <optional>
@@ -71,8 +71,8 @@ struct Welcome {
   std::vector<RefusedComponent> refused;
 };
 
-// Goes out on the stream. Not yet sent ones of a connection may be merged: the newest target of each
-// component, trim if any says so.
+// Goes out on the stream. Not yet sent ones of a connection may be merged: the newest target of
+// each component, trim if any says so.
 struct SendDirective {
   ConnectionId connection;
   std::optional<Welcome> welcome;

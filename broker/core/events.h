@@ -1,5 +1,6 @@
-// What can happen to the broker. The shell turns calls, streams, process deaths, driver readings and time
-// into these, checked against the documented ranges; Machine::Step takes them one at a time.
+// What can happen to the broker. The shell turns calls, streams, process deaths, driver readings
+// and time into these, checked against the documented ranges; Machine::Step takes them one at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +35,9 @@ struct StreamClosedEvent {
   ConnectionId connection;
 };
 
-// Of every unary call: `call` is answered exactly once, by an Answer effect, now or later. `request_id` names
-// the request within the session, `fingerprint` is a hash of its payload: an id that comes again with another
-// fingerprint is refused.
+// Of every unary call: `call` is answered exactly once, by an Answer effect, now or later.
+// `request_id` names the request within the session, `fingerprint` is a hash of its payload: an id
+// that comes again with another fingerprint is refused.
 struct CallHeader {
   CallId call;
   SessionId session;
@@ -124,10 +125,9 @@ struct DrainEvent {
   CallId call;
 };
 
-using Event =
-    std::variant<AttachEvent, StreamClosedEvent, BeginUseEvent, CallCancelledEvent, EndUseEvent,
-                 ReportEvent, UpdateComponentsEvent, DeclarePipelineEvent, DeclareRunEvent,
-                 FinishRunEvent, ProcessDiedEvent, ReadingBeganEvent, ReadingEvent, TickEvent,
-                 DrainEvent>;
+using Event = std::variant<AttachEvent, StreamClosedEvent, BeginUseEvent, CallCancelledEvent,
+                           EndUseEvent, ReportEvent, UpdateComponentsEvent, DeclarePipelineEvent,
+                           DeclareRunEvent, FinishRunEvent, ProcessDiedEvent, ReadingBeganEvent,
+                           ReadingEvent, TickEvent, DrainEvent>;
 
 }  // namespace vrambroker::core

@@ -8,7 +8,8 @@
 
 namespace vrambroker::core {
 
-// capacity = free + in_use + retained + permanent + pooled + draining + external + reserve - overcommitted
+// capacity = free + in_use + retained + permanent + pooled + draining + external + reserve -
+// overcommitted
 struct Ledger {
   Bytes capacity;
   Bytes reserve;

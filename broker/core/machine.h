@@ -1,5 +1,6 @@
-// The broker's decisions as one pure state machine: Step(event, now) -> effects. No clock, no thread, no I/O;
-// the same events at the same times give the same effects, which is what replays and simulations rest on.
+// The broker's decisions as one pure state machine: Step(event, now) -> effects. No clock, no
+// thread, no I/O; the same events at the same times give the same effects, which is what replays
+// and simulations rest on.
 #pragma once
 
 #include <deque>

@@ -1,6 +1,6 @@
-// Strong types for bytes, ids and generations. Values of different kinds do not mix, arithmetic on bytes
-// is checked: a sum that leaves the range, or a difference below zero, stops the process with the place
-// named rather than go on with a wrong ledger.
+// Strong types for bytes, ids and generations. Values of different kinds do not mix, arithmetic on
+// bytes is checked: a sum that leaves the range, or a difference below zero, stops the process with
+// the place named rather than go on with a wrong ledger.
 #pragma once
 
 #include <compare>

@@ -1,0 +1,330 @@
+// Admission: who of those that wait may begin, with how many layers, and what is asked of others
+// for it.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+// The bytes of a use by layers granted. Signed: a grant below what is charged gives bytes back.
+class Sizing {
+ public:
+  Sizing(const Component& c, const UseSpec& use)
+      : c_(c),
+        need_(use.activation),
+        window_(use.window == Bytes() ? c.spec.window : use.window),
+        charged_(ChargedLayers(c)) {}
+
+  int charged() const { return charged_; }
+  Bytes window(int layers) const { return layers < c_.count() ? window_ : Bytes(); }
+  // All that the use is charged with `layers`.
+  int64_t Total(int layers) const {
+    const Bytes mine = c_.permanent() ? Bytes() : c_.spec.layers.Of(layers);
+    return (mine + window(layers) + need_).count();
+  }
+  // What that is above the component's charge now.
+  int64_t Raise(int layers) const {
+    const Bytes mine = c_.permanent() ? Bytes() : c_.spec.layers.Of(charged_);
+    return Total(layers) - mine.count();
+  }
+  // The most layers within [fewest, most] whose raise is within `bytes`; -1 where none.
+  int MostWithin(int64_t bytes, int fewest, int most) const {
+    for (int k = most; k >= fewest; --k) {
+      if (Raise(k) <= bytes) return k;
+    }
+    return -1;
+  }
+
+ private:
+  const Component& c_;
+  Bytes need_;
+  Bytes window_;
+  int charged_;
+};
+
+int Most(const Component& c, const UseSpec& use) {
+  return c.permanent() || use.max_resident == 0 ? c.count() : use.max_resident;
+}
+int Fewest(const Component& c, const UseSpec& use) {
+  return c.permanent() ? c.count() : use.min_resident;
+}
+
+}  // namespace
+
+// Least bytes that admit the use: its fewest layers beside a window, or all of them without one.
+Bytes Machine::Impl::FewestBytes(const Component& c, const UseSpec& use) const {
+  const Sizing sizing(c, use);
+  int64_t least = sizing.Total(Fewest(c, use));
+  if (Most(c, use) == c.count()) least = std::min(least, sizing.Total(c.count()));
+  return Bytes(least);
+}
+
+// What is there for uses at best: all but reserve, fixed and permanent bytes.
+Bytes Machine::Impl::Ceiling(const Device& device) const {
+  const Ledger ledger = DeriveLedger(state, device);
+  return MinusOrZero(ledger.capacity, ledger.reserve + ledger.permanent);
+}
+
+std::string Machine::Impl::Holders(const Device& device) const {
+  std::vector<std::string> parts = {absl::StrCat(ToString(device.spec.capacity), " in all"),
+                                    absl::StrCat(ToString(device.spec.reserve), " reserve")};
+  for (const auto& [id, c] : state.components) {
+    if (state.sessions.at(c.session).device != device.spec.uuid) continue;
+    const Bytes held = FixedCharge(c) + (c.permanent() ? LayerCharge(c) : Bytes());
+    if (held == Bytes()) continue;
+    parts.push_back(absl::StrCat(ToString(held), c.permanent() ? " permanent of " : " fixed of ",
+                                 ComponentName(c)));
+    if (parts.size() >= 12) {
+      parts.push_back("and others");
+      break;
+    }
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+void Machine::Impl::RefuseInfeasible(const Device& device) {
+  std::vector<uint64_t> refused;
+  const Bytes ceiling = Ceiling(device);
+  for (const auto& [order, w] : state.waiting) {
+    const Component& c = state.components.at(w.component);
+    if (state.sessions.at(c.session).device != device.spec.uuid) continue;
+    if (state.draining || FewestBytes(c, w.spec) > ceiling) refused.push_back(order);
+  }
+  for (uint64_t order : refused) {
+    const WaitingUse& w = state.waiting.at(order);
+    const Component& c = state.components.at(w.component);
+    if (state.draining) {
+      Withdraw(order, absl::UnavailableError("the broker is draining and admits no use"));
+      continue;
+    }
+    const std::string text =
+        absl::StrCat(ComponentName(c), " cannot fit on ", device.spec.uuid, ": it needs at least ",
+                     ToString(FewestBytes(c, w.spec)), " (", ToString(w.spec.activation),
+                     " of it activation) and at most ", ToString(ceiling), " can be had (",
+                     Holders(device), "). Shrink the use, or take another device.");
+    Log(DecisionKind::kRefusal, Reason::kCannotFit, c, 0, text);
+    Withdraw(order, absl::ResourceExhaustedError(text));
+  }
+}
+
+// Those that have waited past max_wait by age; then by priority; then by age.
+std::vector<uint64_t> Machine::Impl::QueueOrder(const Device& device) const {
+  std::vector<std::tuple<bool, int, uint64_t>> keys;
+  for (const auto& [order, w] : state.waiting) {
+    if (state.sessions.at(w.session).device != device.spec.uuid) continue;
+    const bool aged = now - w.arrived >= config.max_wait;
+    keys.emplace_back(!aged, aged ? 0 : -w.spec.priority, order);
+  }
+  std::sort(keys.begin(), keys.end());
+  std::vector<uint64_t> orders;
+  for (const auto& [young, priority, order] : keys) orders.push_back(order);
+  return orders;
+}
+
+// Each round admits one use or ends. At most as many rounds as uses wait.
+void Machine::Impl::AdmitWaiting(Device* device) {
+  RefuseInfeasible(*device);
+  for (bool admitted = true; admitted;) {
+    admitted = false;
+    const WaitingUse* oldest = nullptr;
+    std::set<ComponentId> taken;
+    for (uint64_t order : QueueOrder(*device)) {
+      WaitingUse& w = state.waiting.at(order);
+      const bool in_use = state.components.at(w.component).use.has_value();
+      if (in_use || !taken.insert(w.component).second) {
+        w.blocked_by = "another use of the same component";
+      } else if (TryAdmit(&w, device,
+                          oldest == nullptr ? kNoLimit : LimitBeside(*oldest, *device))) {
+        admitted = true;
+        break;
+      }
+      taken.insert(w.component);
+      if (oldest == nullptr) oldest = &w;
+    }
+  }
+}
+
+// What a younger use may be charged so that `oldest` still fits beside it, once all that is older
+// has ended.
+int64_t Machine::Impl::LimitBeside(const WaitingUse& oldest, const Device& device) const {
+  const Ledger ledger = DeriveLedger(state, device);
+  int64_t limit = ledger.capacity.count() - ledger.reserve.count() - ledger.permanent.count() -
+                  MinusOrZero(ledger.external, ComingResidual(device)).count() -
+                  FewestBytes(state.components.at(oldest.component), oldest.spec).count();
+  for (const auto& [id, c] : state.components) {
+    if (!c.use.has_value() || id == oldest.component || c.use->order < oldest.order) continue;
+    if (state.sessions.at(c.session).device != device.spec.uuid) continue;
+    limit -= ((c.permanent() ? Bytes() : LayerCharge(c)) + NeedsCharge(c)).count();
+  }
+  return limit;
+}
+
+// Bytes that others are giving back already: above targets, pools told to trim, the dead, and what
+// the driver has not shown as free yet.
+int64_t Machine::Impl::AlreadyComing(const Device& device) const {
+  Bytes coming = ComingResidual(device);
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device != device.spec.uuid) continue;
+    const bool attached = s.phase == SessionPhase::kAttached;
+    const bool gone = s.phase == SessionPhase::kGone && now - s.gone_at < config.settling_time;
+    if (gone) coming += SessionCharge(state, s);
+    if (!attached) continue;
+    if (s.trim_sent > absl::InfinitePast()) coming += s.pool;
+    for (ComponentId cid : s.components) {
+      const Component& c = state.components.at(cid);
+      if (c.use.has_value() || c.permanent()) continue;
+      coming += MinusOrZero(LayerCharge(c), c.spec.layers.Of(c.target()));
+    }
+  }
+  return coming.count();
+}
+
+bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
+  const Component& c = state.components.at(w->component);
+  const Ledger ledger = DeriveLedger(state, *device);
+  if (ledger.Overcommitted() > Bytes()) {
+    w->blocked_by = absl::StrCat("the card is overcommitted by ", ToString(ledger.Overcommitted()));
+    return false;
+  }
+  const Sizing sizing(c, w->spec);
+  const int64_t free = ledger.Free().count();
+  const int charged = sizing.charged();
+  const int most = Most(c, w->spec);
+  const int fewest = Fewest(c, w->spec);
+  if (most == c.count() && sizing.Raise(most) <= free && sizing.Total(most) <= limit) {
+    Grant(w, most, c.permanent() ? Reason::kPermanent : Reason::kFitsWhole);
+    return true;
+  }
+
+  // The size that the plan gives, within what an older use that waits leaves, and within what can
+  // be had.
+  const Problem problem = BuildProblem(*device, w);
+  const Plan plan = MakePlan(problem.plan);
+  int wanted = fewest;
+  if (!c.permanent() && problem.deciding >= 0) {
+    wanted = std::clamp(plan.resident[problem.deciding], fewest, most);
+  }
+  while (wanted > fewest && sizing.Total(wanted) > limit) --wanted;
+  if (sizing.Total(wanted) > limit) {
+    w->blocked_by = "an older use that would not fit beside it";
+    return false;
+  }
+  int64_t by_plan = 0, at_most = 0;
+  for (const auto& [id, other] : state.components) {
+    const Session& s = state.sessions.at(other.session);
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
+    if (id == c.id || other.use.has_value() || other.permanent()) continue;
+    const Bytes target = other.spec.layers.Of(other.target());
+    const auto it = problem.index.find(id);
+    const int keep = it == problem.index.end() ? other.target() : plan.keep[it->second];
+    by_plan += MinusOrZero(target, other.spec.layers.Of(keep)).count();
+    at_most += target.count();
+  }
+  int64_t coming = AlreadyComing(*device);
+  for (const auto& [id, s] : state.sessions) {
+    const bool mine = s.device == device->spec.uuid && s.phase == SessionPhase::kAttached;
+    if (mine && s.trim_sent == absl::InfinitePast()) coming += s.pool.count();
+  }
+  // Its own layers above a smaller grant are being given back too, and counted as such already.
+  const int64_t own =
+      c.permanent() ? 0 : MinusOrZero(LayerCharge(c), c.spec.layers.Of(c.target())).count();
+  const int64_t others_coming = coming - own;
+  int layers = sizing.MostWithin(free + others_coming + by_plan, fewest, wanted);
+  const bool beyond_plan = layers < 0;
+  if (beyond_plan) layers = sizing.MostWithin(free + others_coming + at_most, fewest, fewest);
+  if (layers < 0 && most == c.count()) {
+    // All of them without a window may be less than the fewest beside one.
+    if (sizing.Raise(most) <= free + others_coming + at_most) layers = most;
+  }
+  if (layers < 0) {
+    w->blocked_by = absl::StrCat(
+        "uses that run: ", ToString(ledger.in_use), " in use, ", ToString(ledger.external),
+        " external, ", ToString(ledger.draining), " draining, ", ToString(ledger.Free()), " free");
+    return false;
+  }
+  // What is charged anyway may as well be used, where it fits.
+  if (layers < charged && charged <= most && sizing.Raise(charged) <= free &&
+      sizing.Total(charged) <= limit) {
+    layers = charged;
+  }
+  if (layers >= charged && sizing.Raise(layers) <= free) {
+    Grant(w, layers, c.permanent() ? Reason::kPermanent : Reason::kPlanned);
+    return true;
+  }
+
+  // Bytes must come first. It waits for more than it could have now only as long as that gains.
+  if (layers < charged && c.target() > layers) {
+    Revoke(&state.components.at(c.id), layers, Reason::kWantedByOthers, false,
+           "its next use gets fewer layers than it holds");
+  }
+  MakeRoom(sizing.Raise(layers) - free, problem, plan.keep, beyond_plan, c.id,
+           Reason::kWantedByOthers, absl::StrCat("room for ", ComponentName(c)), device);
+  const int at_once = sizing.MostWithin(free, std::max(fewest, charged), layers);
+  if (at_once >= 0) {
+    if (!w->grow_until.has_value()) {
+      const double sigma = problem.plan.components[problem.index.at(c.id)].sigma;
+      const double missing =
+          (c.spec.layers.Of(layers).as_double() - c.spec.layers.Of(at_once).as_double());
+      const absl::Duration gain =
+          absl::Seconds(std::max(0.0, sigma * missing * std::max(1, w->spec.passes - 1)));
+      w->grow_until = w->arrived + std::min(config.grow_wait, gain);
+    }
+    if (now >= *w->grow_until) {
+      Grant(w, at_once, Reason::kGrowWaitEnded);
+      return true;
+    }
+  }
+  w->blocked_by = absl::StrCat(
+      "bytes on their way: ", ToString(Bytes(std::max<int64_t>(0, sizing.Raise(layers) - free))),
+      " missing, ", ToString(ledger.draining), " draining, ", ToString(ledger.pooled), " pooled");
+  return false;
+}
+
+void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
+  Component& c = state.components.at(w->component);
+  Session& session = state.sessions.at(w->session);
+  const Sizing sizing(c, w->spec);
+  RunningUse use;
+  use.id = UseId(++last_use);
+  use.request_id = w->request_id;
+  use.spec = w->spec;
+  use.granted = layers;
+  use.window = sizing.window(layers);
+  use.activation = w->spec.activation;
+  use.began = now;
+  use.order = w->order;
+  const int held = c.held;
+  PushTarget(layers, &c);
+  use.generation = c.generation;
+  c.use = use;
+  c.reason = reason;
+  c.pace = 0;
+  c.target_sent = c.last_reminder = now;
+  VRAM_CHECK(DeriveLedger(state, DeviceOf(session)).Overcommitted() == Bytes());
+
+  c.decision = Log(DecisionKind::kGrant, reason, c, layers,
+                   absl::StrCat("granted ", layers, " of ", c.count(), " layers (",
+                                ToString(c.spec.layers.Of(layers)), "), ", held, " held, ",
+                                ToString(use.window), " window, ", ToString(use.activation),
+                                " activation, after ", absl::FormatDuration(now - w->arrived)));
+  BeginAnswer answer{use.id, layers,     use.generation,  c.decision,
+                     reason, use.window, now - w->arrived};
+  RequestRecord& record = session.requests[w->request_id];
+  record.state = RequestRecord::State::kAnswered;
+  record.live = true;
+  record.answer = answer;
+  effects.push_back(Answer{w->call, answer});
+  state.waiting_calls.erase(w->call);
+  state.waiting.erase(w->order);
+}
+
+}  // namespace vrambroker::core

@@ -1,0 +1,75 @@
+// Deadlock by nested uses: a run holds uses while it waits for another. A wait is refused when
+// reduction fails: end every use that no wait holds up, give back its bytes, admit what fits,
+// repeat. What is left is the cycle.
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+
+std::string Machine::Impl::FindDeadlock(const WaitingUse& w) const {
+  std::set<uint64_t> unresolved;
+  bool nested = false;
+  for (const auto& [order, other] : state.waiting) {
+    unresolved.insert(order);
+    nested |= !other.spec.held_uses.empty();
+  }
+  if (!nested) return "";
+
+  std::map<std::string, int64_t> available;  // by device, retained bytes counted: they can be had
+  for (const auto& [uuid, device] : state.devices) available[uuid] = Ceiling(device).count();
+  std::map<UseId, const Component*> running;
+  auto bytes = [](const Component& c) {
+    return (NeedsCharge(c) + (c.permanent() ? Bytes() : LayerCharge(c))).count();
+  };
+  auto device = [&](const Component& c) -> const std::string& {
+    return state.sessions.at(c.session).device;
+  };
+  for (const auto& [id, c] : state.components) {
+    if (!c.use.has_value()) continue;
+    running[c.use->id] = &c;
+    available[device(c)] -= bytes(c);
+  }
+  // Each round ends a use or admits one, so there are at most as many rounds as both together.
+  for (bool progress = true; progress;) {
+    progress = false;
+    std::set<UseId> held;
+    for (uint64_t order : unresolved) {
+      for (UseId id : state.waiting.at(order).spec.held_uses) held.insert(id);
+    }
+    for (auto it = running.begin(); it != running.end();) {
+      if (held.contains(it->first)) {
+        ++it;
+        continue;
+      }
+      available[device(*it->second)] += bytes(*it->second);
+      it = running.erase(it);
+      progress = true;
+    }
+    for (auto it = unresolved.begin(); it != unresolved.end();) {
+      const WaitingUse& other = state.waiting.at(*it);
+      const Component& c = state.components.at(other.component);
+      const bool free = !c.use.has_value() || !running.contains(c.use->id);
+      if (free && FewestBytes(c, other.spec).count() <= available[device(c)]) {
+        it = unresolved.erase(it);
+        progress = true;
+      } else {
+        ++it;
+      }
+    }
+  }
+  if (!unresolved.contains(w.order) || running.empty()) return "";
+  std::vector<std::string> names;
+  for (const auto& [id, c] : running) {
+    names.push_back(absl::StrCat("use ", id.value(), " of ", ComponentName(*c)));
+    if (names.size() >= 16) break;
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace vrambroker::core

@@ -1,0 +1,230 @@
+#include "broker/core/future.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace vrambroker::core {
+namespace {
+
+// Uses of no known length still follow each other.
+constexpr double kShortest = 1e-6;
+
+double Seconds(const Component& c, int passes) {
+  return std::max(kShortest, c.spec.pass_seconds * passes);
+}
+
+// Lays known uses out in time: components run one use at a time, runs their stages in order.
+class Timeline {
+ public:
+  Timeline(const State& state, const Device& device, absl::Time now, int horizon)
+      : state_(state), device_(device), now_(now), horizon_(horizon) {
+    for (const auto& [id, c] : state.components) {
+      const Session& s = state.sessions.at(c.session);
+      if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached) continue;
+      by_name_.insert({absl::StrCat(s.worker, "/", c.spec.name), id});
+      const auto [it, fresh] = by_name_.insert({c.spec.name, id});
+      if (!fresh && it->second != id) it->second = ComponentId();  // not unique
+    }
+  }
+
+  void AddRunning() {
+    for (const auto& [id, c] : state_.components) {
+      if (!c.use.has_value() || !Mine(c)) continue;
+      const double ran = absl::ToDoubleSeconds(now_ - c.use->began);
+      KnownUse use =
+          Of(c, c.use->spec, 0, std::max(kShortest, Seconds(c, c.use->spec.passes) - ran));
+      use.granted = c.use->granted;
+      use.window = c.use->window;
+      Add(use, c.use->spec.run);
+      first_end_ = uses_.size() == 1 ? use.end : std::min(first_end_, use.end);
+    }
+  }
+
+  void AddWaiting(const WaitingUse* deciding) {
+    double cursor = first_end_;
+    if (deciding != nullptr) {
+      const Component& c = state_.components.at(deciding->component);
+      KnownUse use = Of(c, deciding->spec, 0, Seconds(c, deciding->spec.passes));
+      use.deciding = true;
+      Add(use, deciding->spec.run);
+      cursor = use.end;
+    }
+    for (const auto& [order, w] : state_.waiting) {
+      const Component& c = state_.components.at(w.component);
+      if (&w == deciding || !Mine(c) || Full()) continue;
+      const double start = std::max(cursor, component_free_[c.id]);
+      KnownUse use = Of(c, w.spec, start, start + Seconds(c, w.spec.passes));
+      Add(use, w.spec.run);
+      cursor = use.end;
+    }
+  }
+
+  // Runs under way go on side by side; those that wait take the place of the first that ends.
+  void AddRuns() {
+    std::vector<const Run*> started, queued;
+    for (const auto& [id, run] : state_.runs) (run.started ? started : queued).push_back(&run);
+    std::stable_sort(started.begin(), started.end(),
+                     [](const Run* a, const Run* b) { return a->start_order < b->start_order; });
+    std::vector<double> lanes;
+    for (const Run* run : started) {
+      const auto it = run_ready_.find(run->id);
+      const bool ends = run->next_stage >= static_cast<int>(run->stages.size());
+      if (ends && it == run_ready_.end()) continue;
+      lanes.push_back(AddStages(*run, it == run_ready_.end() ? 0 : it->second));
+    }
+    if (lanes.empty()) lanes.push_back(0);
+    for (const Run* run : queued) {
+      if (Full()) return;
+      double& lane = *std::min_element(lanes.begin(), lanes.end());
+      lane = AddStages(*run, lane);
+    }
+  }
+
+  std::vector<KnownUse> Take() {
+    std::stable_sort(uses_.begin(), uses_.end(),
+                     [](const KnownUse& a, const KnownUse& b) { return a.start < b.start; });
+    return std::move(uses_);
+  }
+
+ private:
+  bool Mine(const Component& c) const {
+    const Session& s = state_.sessions.at(c.session);
+    return s.device == device_.spec.uuid && s.phase == SessionPhase::kAttached;
+  }
+  bool Full() const { return static_cast<int>(uses_.size()) >= horizon_; }
+
+  KnownUse Of(const Component& c, const UseSpec& spec, double start, double end) const {
+    KnownUse use;
+    use.component = c.id;
+    use.passes = spec.passes;
+    use.activation = spec.activation;
+    use.window = spec.window == Bytes() ? c.spec.window : spec.window;
+    use.min_resident = spec.min_resident;
+    use.max_resident = spec.max_resident == 0 ? c.count() : spec.max_resident;
+    use.start = start;
+    use.end = end;
+    return use;
+  }
+
+  void Add(const KnownUse& use, RunId run) {
+    component_free_[use.component] = use.end;
+    if (run) run_ready_[run] = use.end;
+    uses_.push_back(use);
+  }
+
+  // Returns when the run ends. Stages of components that are not here take no time here.
+  double AddStages(const Run& run, double at) {
+    for (size_t i = static_cast<size_t>(run.next_stage); i < run.stages.size() && !Full(); ++i) {
+      const StageSpec& stage = run.stages[i];
+      const auto it = by_name_.find(stage.component);
+      if (it == by_name_.end() || !it->second) continue;
+      const Component& c = state_.components.at(it->second);
+      UseSpec spec;
+      spec.passes = stage.passes;
+      spec.activation = stage.activation;
+      at = std::max(at, component_free_[c.id]);
+      Add(Of(c, spec, at, at + Seconds(c, stage.passes)), RunId());
+      at += Seconds(c, stage.passes);
+    }
+    return at;
+  }
+
+  const State& state_;
+  const Device& device_;
+  absl::Time now_;
+  int horizon_;
+  std::map<std::string, ComponentId> by_name_;
+  std::map<ComponentId, double> component_free_;
+  std::map<RunId, double> run_ready_;
+  double first_end_ = 0;
+  std::vector<KnownUse> uses_;
+};
+
+// Of a permanent component a use needs no layers: they are on the card anyway.
+const LayerTable& NoLayers() {
+  static const LayerTable table;
+  return table;
+}
+
+void AddComponents(const State& state, const Device& device, Problem* problem) {
+  for (const auto& [id, c] : state.components) {
+    const Session& s = state.sessions.at(c.session);
+    if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached || !c.admitted) continue;
+    PlanComponent p;
+    p.layers = c.permanent() ? &NoLayers() : &c.spec.layers;
+    const double rate = c.spec.link_rate > 0 ? c.spec.link_rate : device.spec.link_rate;
+    p.sigma = ExposedSecondsPerByte(c.spec.pass_seconds, p.layers->All(), rate);
+    p.held = c.permanent() || c.use.has_value() ? 0 : std::min(c.held, c.target());
+    p.keep_by_recency = !c.ever_declared;
+    p.last_used = c.last_used;
+    problem->index[id] = static_cast<int>(problem->components.size());
+    problem->components.push_back(id);
+    problem->plan.components.push_back(p);
+  }
+  problem->next_use.assign(problem->components.size(), -1);
+}
+
+// Slots lie between the starts of uses; a use covers those that begin before it ends.
+std::vector<double> SlotStarts(const std::vector<KnownUse>& uses) {
+  std::vector<double> starts;
+  for (const KnownUse& use : uses) {
+    if (starts.empty() || use.start > starts.back()) starts.push_back(use.start);
+  }
+  if (starts.empty()) starts.push_back(0);
+  return starts;
+}
+
+}  // namespace
+
+std::vector<KnownUse> KnownUses(const State& state, const Device& device,
+                                const WaitingUse* deciding, absl::Time now, int horizon) {
+  Timeline timeline(state, device, now, horizon);
+  timeline.AddRunning();
+  timeline.AddWaiting(deciding);
+  timeline.AddRuns();
+  return timeline.Take();
+}
+
+Problem MakeProblem(const State& state, const Device& device, const std::vector<KnownUse>& uses,
+                    Bytes capacity) {
+  Problem problem;
+  problem.plan.capacity = capacity;
+  AddComponents(state, device, &problem);
+  const std::vector<double> starts = SlotStarts(uses);
+  problem.plan.slots = static_cast<int>(starts.size());
+  for (const KnownUse& known : uses) {
+    const auto it = problem.index.find(known.component);
+    if (it == problem.index.end()) continue;
+    const PlanComponent& c = problem.plan.components[it->second];
+    PlanUse use;
+    use.component = it->second;
+    use.first_slot = static_cast<int>(std::lower_bound(starts.begin(), starts.end(), known.start) -
+                                      starts.begin());
+    use.last_slot = std::max(
+        use.first_slot, static_cast<int>(std::lower_bound(starts.begin(), starts.end(), known.end) -
+                                         starts.begin()) -
+                            1);
+    use.passes = known.passes;
+    use.need = known.activation;
+    const bool layers = c.layers->count() > 0;
+    use.window = layers ? known.window : Bytes();
+    use.min_resident = layers ? known.min_resident : 0;
+    use.max_resident = layers ? known.max_resident : 0;
+    use.granted = known.granted >= 0 && !layers ? 0 : known.granted;
+    if (known.granted < 0 && problem.next_use[use.component] < 0 && !known.deciding) {
+      problem.next_use[use.component] = known.start;
+    }
+    if (known.deciding) problem.deciding = static_cast<int>(problem.plan.uses.size());
+    problem.plan.uses.push_back(use);
+  }
+  if (problem.deciding >= 0) {
+    PlanUse& use = problem.plan.uses[problem.deciding];
+    use.fill = problem.next_use[use.component] < 0 &&
+               problem.plan.components[use.component].keep_by_recency;
+  }
+  return problem;
+}
+
+}  // namespace vrambroker::core

@@ -1,0 +1,49 @@
+// What is known of the future of a device: running and waiting uses, the stages that remain of
+// started runs, declared runs that wait, in the order and with the overlap in which they are to be
+// expected; and the plan's problem made of it.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "broker/core/planner.h"
+#include "broker/core/state.h"
+
+namespace vrambroker::core {
+
+struct KnownUse {
+  ComponentId component;
+  int passes = 1;
+  Bytes activation;
+  Bytes window;  // where not all layers are resident
+  int min_resident = 0;
+  int max_resident = 0;
+  // Seconds from now.
+  double start = 0;
+  double end = 0;
+  // At least 0: it runs, with that many layers.
+  int granted = -1;
+  bool deciding = false;
+};
+
+// At most `horizon` uses, by start. `deciding`: the waiting use that is being decided, taken to
+// start now; null: none.
+std::vector<KnownUse> KnownUses(const State& state, const Device& device,
+                                const WaitingUse* deciding, absl::Time now, int horizon);
+
+// A problem with what its indexes stand for.
+struct Problem {
+  PlanProblem plan;
+  std::vector<ComponentId> components;  // of plan.components
+  std::map<ComponentId, int> index;
+  int deciding = -1;  // of plan.uses
+  // Seconds until the next use of each component, -1 where none is known.
+  std::vector<double> next_use;
+};
+
+// `capacity`: bytes for layers, windows and needs.
+Problem MakeProblem(const State& state, const Device& device, const std::vector<KnownUse>& uses,
+                    Bytes capacity);
+
+}  // namespace vrambroker::core

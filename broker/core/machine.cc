@@ -1,0 +1,136 @@
+#include "broker/core/machine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+
+Machine::Machine(const Config& config, std::vector<DeviceSpec> devices)
+    : impl_(std::make_unique<Impl>(config, std::move(devices))) {}
+Machine::~Machine() = default;
+
+Effects Machine::Step(const Event& event, absl::Time now) { return impl_->Step(event, now); }
+Picture Machine::GetPicture(absl::Time now) const { return impl_->GetPicture(now); }
+const std::deque<Decision>& Machine::decisions() const { return impl_->state.decisions; }
+void Machine::CheckInvariants() const { impl_->CheckInvariants(); }
+
+Machine::Impl::Impl(const Config& c, std::vector<DeviceSpec> devices) : config(c) {
+  for (DeviceSpec& spec : devices) {
+    VRAM_CHECK(spec.link_rate > 0);
+    VRAM_CHECK(spec.reserve <= spec.capacity);
+    Device device;
+    device.spec = std::move(spec);
+    const std::string uuid = device.spec.uuid;
+    VRAM_CHECK(state.devices.emplace(uuid, std::move(device)).second);
+  }
+}
+
+Effects Machine::Impl::Step(const Event& event, absl::Time time) {
+  now = std::max(now, time);
+  effects.clear();
+  directives.clear();
+  std::visit([this](const auto& e) { On(e); }, event);
+  TrackFloors();
+  Settle();
+  TrackFloors();
+  FlushDirectives();
+  AskToWake();
+  return std::move(effects);
+}
+
+void Machine::Impl::Settle() {
+  EndRuns();
+  if (future_changed) MarkDeclared();
+  for (auto& [uuid, device] : state.devices) {
+    DropProvenGone(&device);
+    RelieveOvercommitment(&device);
+    if (future_changed) ReleaseWithoutFuture(&device);
+    AdmitRefused(&device);
+    AdmitWaiting(&device);
+    LoadAhead(&device);
+    Remind(&device);
+    WantReadings(&device);
+  }
+  future_changed = false;
+}
+
+void Machine::Impl::FlushDirectives() {
+  for (auto& [connection, directive] : directives) effects.push_back(std::move(directive));
+  directives.clear();
+}
+
+// A reading counts only against charges that were not higher when it was taken.
+void Machine::Impl::TrackFloors() {
+  for (auto& [id, session] : state.sessions) {
+    if (session.device.empty()) continue;
+    const Bytes charge = SessionCharge(state, session);
+    session.floor = std::min(session.floor, charge);
+    session.next_floor = std::min(session.next_floor, charge);
+    session.raised_in_reading |= charge > session.next_floor;
+    const Bytes excess = ShownBeyondFloor(state.devices.at(session.device), session);
+    if (excess <= session.learned) {
+      session.residual_since = absl::InfiniteFuture();
+    } else {
+      session.residual_since = std::min(session.residual_since, now);
+    }
+  }
+}
+
+void Machine::Impl::AskToWake() {
+  absl::Time at = absl::InfiniteFuture();
+  auto consider = [&](absl::Time t) {
+    if (t > now) at = std::min(at, t);
+  };
+  for (const auto& [order, w] : state.waiting) {
+    consider(w.arrived + config.max_wait);
+    if (w.grow_until.has_value()) consider(*w.grow_until);
+  }
+  for (const auto& [id, run] : state.runs) consider(run.ends_at);
+  for (const auto& [id, s] : state.sessions) {
+    if (s.phase == SessionPhase::kGone) consider(s.gone_at + config.settling_time);
+    consider(s.residual_since + config.settling_time);
+  }
+  for (const auto& [id, c] : state.components) {
+    if (c.held > c.target()) consider(c.last_reminder + config.release_deadline);
+  }
+  for (const auto& [uuid, device] : state.devices) {
+    if (!state.waiting.empty()) consider(device.next_wanted_reading);
+  }
+  if (at == wake_at) return;
+  wake_at = at;
+  effects.push_back(WakeAt{at});
+}
+
+void Machine::Impl::Fail(CallId call, absl::Status status) {
+  effects.push_back(Answer{call, std::move(status)});
+}
+
+std::string Machine::Impl::ComponentName(const Component& c) const {
+  return absl::StrCat(state.sessions.at(c.session).worker, "/", c.spec.name);
+}
+
+DecisionId Machine::Impl::Log(DecisionKind kind, Reason reason, const Component& c, int layers,
+                              std::string text) {
+  Decision d;
+  d.id = DecisionId(++last_decision);
+  d.time = now;
+  d.kind = kind;
+  d.reason = reason;
+  d.component = ComponentName(c);
+  d.held = c.held;
+  d.layers = layers;
+  d.component_layers = c.count();
+  d.text = std::move(text);
+  state.decisions.push_back(d);
+  while (static_cast<int>(state.decisions.size()) > config.max_decisions) {
+    state.decisions.pop_front();
+  }
+  effects.push_back(LogDecision{std::move(d)});
+  return DecisionId(last_decision);
+}
+
+}  // namespace vrambroker::core

@@ -1,0 +1,151 @@
+// Inside of the machine. Handlers of events are spread over files by subject; each ends by leaving
+// the state consistent, and Settle() then decides whatever has become possible.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "broker/core/charge.h"
+#include "broker/core/future.h"
+#include "broker/core/machine.h"
+#include "broker/core/planner.h"
+#include "broker/core/state.h"
+
+namespace vrambroker::core {
+
+struct Machine::Impl {
+  Impl(const Config& config, std::vector<DeviceSpec> devices);
+
+  // machine.cc
+  Effects Step(const Event& event, absl::Time time);
+  void Settle();
+  void FlushDirectives();
+  void TrackFloors();
+  void AskToWake();
+  void Fail(CallId call, absl::Status status);
+  DecisionId Log(DecisionKind kind, Reason reason, const Component& c, int layers,
+                 std::string text);
+  std::string ComponentName(const Component& c) const;
+  Device& DeviceOf(const Session& session) { return state.devices.at(session.device); }
+  Session& SessionOf(const Component& c) { return state.sessions.at(c.session); }
+  // Something with bytes has changed: whoever waits for a reading gets one at once.
+  void Stir(Device* device) { device->next_wanted_reading = now; }
+
+  // sessions.cc
+  void On(const AttachEvent& e);
+  void On(const StreamClosedEvent& e);
+  void On(const UpdateComponentsEvent& e);
+  void On(const ProcessDiedEvent& e);
+  absl::Status CheckAttach(const AttachEvent& e) const;
+  Session* SameProcess(const AttachEvent& e);
+  // `fresh`: nothing was known of the process.
+  void SayWelcome(const AttachEvent& e, bool fresh, Session* session);
+  void AddComponent(const ComponentSpec& spec, Session* session);
+  void RemoveComponent(ComponentId id, Session* session);
+  void ResumeUses(const AttachEvent& e, Session* session, Welcome* welcome);
+  void Lose(Session* session, const std::string& why);
+  void Drop(SessionId id);
+  // Admits what can be admitted of fixed bytes and permanent sets. Returns what is missing, 0 if
+  // admitted.
+  Bytes AdmitFixed(Component* c);
+  std::string MissingText(const Component& c, Bytes missing) const;
+  absl::Status CheckSnapshot(const Session& session, const Snapshot& snapshot) const;
+  void Book(const Snapshot& snapshot, Session* session);
+
+  // requests.cc
+  // The open session, or null after the call was refused.
+  Session* OpenSession(const CallHeader& header);
+  // Whether the request is a repeat and has been dealt with.
+  bool DealtWith(const CallHeader& header, Session* session);
+  void Remember(const CallHeader& header, RequestRecord record, Session* session);
+  void Finished(const std::string& request_id, Session* session);
+
+  // uses.cc
+  void On(const BeginUseEvent& e);
+  void On(const CallCancelledEvent& e);
+  void On(const EndUseEvent& e);
+  void On(const ReportEvent& e);
+  absl::Status CheckBegin(const BeginUseEvent& e, const Session& session) const;
+  Component* FindComponent(const Session& session, const std::string& name);
+  const Component* FindComponent(const Session& session, const std::string& name) const;
+  void Withdraw(uint64_t order, absl::Status status);
+  void LeaveMark(const std::string& begin_request_id, Session* session);
+  Target TargetOf(const Component& c) const;
+
+  // admission.cc
+  void AdmitWaiting(Device* device);
+  void RefuseInfeasible(const Device& device);
+  std::vector<uint64_t> QueueOrder(const Device& device) const;
+  bool TryAdmit(WaitingUse* w, Device* device, int64_t limit);
+  int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;
+  void Grant(WaitingUse* w, int layers, Reason reason);
+  int64_t AlreadyComing(const Device& device) const;
+  Bytes FewestBytes(const Component& c, const UseSpec& use) const;
+  Bytes Ceiling(const Device& device) const;
+  std::string Holders(const Device& device) const;
+
+  // deadlock.cc: names the uses that would wait for each other, or is empty.
+  std::string FindDeadlock(const WaitingUse& w) const;
+
+  // retention.cc
+  Target DecideAtEnd(Component* c, std::optional<absl::Duration>* next_use);
+  void Revoke(Component* c, int layers, Reason reason, bool trim, const std::string& why);
+  void MakeRoom(int64_t bytes, const Problem& problem, const std::vector<int>& keep,
+                bool beyond_plan, ComponentId except, Reason reason, const std::string& why,
+                Device* device);
+  void TrimPools(int64_t* bytes, Device* device);
+  void RelieveOvercommitment(Device* device);
+  void ReleaseWithoutFuture(Device* device);
+  void LoadAhead(Device* device);
+  void AdmitRefused(Device* device);
+  void Remind(Device* device);
+
+  // readings.cc
+  void On(const ReadingBeganEvent& e);
+  void On(const ReadingEvent& e);
+  void DropProvenGone(Device* device);
+  void LearnFrom(const Device& device, Session* session);
+  // Bytes shown beyond charge that a reading may yet take back.
+  Bytes ComingResidual(const Device& device) const;
+  bool Quiet(const Session& session) const;
+  void WantReadings(Device* device);
+
+  // runs.cc
+  void On(const DeclarePipelineEvent& e);
+  void On(const DeclareRunEvent& e);
+  void On(const FinishRunEvent& e);
+  void EndRuns();
+  void MarkDeclared();
+  void On(const TickEvent& e);
+  void On(const DrainEvent& e);
+  void NoteStage(const UseSpec& use);
+  std::vector<KnownUse> Known(const Device& device, const WaitingUse* deciding) const;
+  Problem BuildProblem(const Device& device, const WaitingUse* deciding) const;
+
+  // picture.cc, invariants.cc
+  Picture GetPicture(absl::Time at) const;
+  void CheckInvariants() const;
+
+  Config config;
+  State state;
+  absl::Time now = absl::InfinitePast();
+  absl::Time wake_at = absl::InfiniteFuture();
+  Effects effects;
+  // Directives of this step, one a connection, newest target of each component.
+  std::map<ConnectionId, SendDirective> directives;
+  // Runs or components changed: what has no next use may be released.
+  bool future_changed = false;
+
+  uint64_t last_session = 0;
+  uint64_t last_component = 0;
+  uint64_t last_use = 0;
+  uint64_t last_run = 0;
+  uint64_t last_decision = 0;
+  uint64_t last_order = 0;
+  uint64_t last_used = 0;
+};
+
+}  // namespace vrambroker::core

@@ -1,0 +1,65 @@
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+
+Picture Machine::Impl::GetPicture(absl::Time at) const {
+  Picture picture;
+  picture.epoch = config.epoch;
+  picture.time = at;
+  picture.draining = state.draining;
+  std::map<SessionId, int> overdue;
+  for (const auto& [uuid, device] : state.devices) {
+    DevicePicture d;
+    d.uuid = uuid;
+    d.ledger = DeriveLedger(state, device);
+    for (const auto& [id, c] : state.components) {
+      if (state.sessions.at(c.session).device != uuid) continue;
+      ComponentPicture p;
+      p.id = ComponentName(c);
+      p.layers = c.count();
+      p.held = c.held;
+      p.target = c.target();
+      p.generation = c.generation;
+      p.completed = c.completed;
+      p.held_bytes = c.spec.layers.Of(c.held);
+      p.charge = ComponentCharge(c);
+      p.use = c.use.has_value() ? c.use->id : UseId();
+      p.granted = c.use.has_value() ? c.use->granted : 0;
+      p.lifetime = c.spec.lifetime;
+      p.refused = !c.admitted;
+      if (!c.use.has_value() && c.held > c.target() &&
+          at - c.target_sent > config.release_deadline) {
+        ++overdue[c.session];
+      }
+      d.components.push_back(std::move(p));
+    }
+    picture.devices.push_back(std::move(d));
+  }
+  for (const auto& [id, s] : state.sessions) {
+    SessionPicture p;
+    p.id = id;
+    p.worker = s.worker;
+    p.pid = s.process.pid;
+    p.phase = s.phase;
+    p.pool = s.pool;
+    p.overdue_targets = overdue[id];
+    if (const auto d = state.devices.find(s.device); d != state.devices.end()) {
+      p.unexplained = UnexplainedBytes(d->second, s);
+      p.under_released = p.unexplained > s.learned + config.unexplained_tolerance &&
+                         at - s.residual_since >= config.settling_time;
+    }
+    picture.sessions.push_back(std::move(p));
+  }
+  for (const auto& [order, w] : state.waiting) {
+    const Component& c = state.components.at(w.component);
+    picture.waiting.push_back({ComponentName(c), w.request_id, at - w.arrived,
+                               FewestBytes(c, w.spec), w.spec.priority, w.blocked_by});
+  }
+  for (const auto& [id, run] : state.runs) {
+    picture.runs.push_back({id, run.pipeline, run.driver_name, run.next_stage,
+                            static_cast<int>(run.stages.size()), run.started});
+  }
+  return picture;
+}
+
+}  // namespace vrambroker::core

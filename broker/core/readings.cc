@@ -1,0 +1,130 @@
+// Driver readings, and the proof that a dead process's bytes are free.
+#include <algorithm>
+#include <vector>
+
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+namespace {
+
+// While somebody waits for the driver to show something, it is asked this often.
+constexpr absl::Duration kReadAgain = absl::Milliseconds(50);
+
+}  // namespace
+
+void Machine::Impl::On(const ReadingBeganEvent& e) {
+  const auto it = state.devices.find(e.device_uuid);
+  if (it == state.devices.end()) return;
+  Device& device = it->second;
+  device.reading_begun = e.reading;
+  device.quiet_when_begun = true;
+  for (auto& [id, s] : state.sessions) {
+    if (s.device != e.device_uuid) continue;
+    s.next_floor = s.charge_when_reading_began = SessionCharge(state, s);
+    s.raised_in_reading = false;
+    s.gone_before_reading = s.phase == SessionPhase::kGone;
+    device.quiet_when_begun &= Quiet(s);
+  }
+}
+
+void Machine::Impl::On(const ReadingEvent& e) {
+  const auto it = state.devices.find(e.device_uuid);
+  if (it == state.devices.end() || it->second.reading_begun != e.reading) return;
+  Device& device = it->second;
+  device.reading_begun = 0;
+  if (!e.status.ok()) {
+    device.readings_fail_since = std::min(device.readings_fail_since, now);
+    return;
+  }
+  device.readings_fail_since = absl::InfiniteFuture();
+  device.reading_known = true;
+  device.reading_total = e.total_used;
+  device.by_process_known = e.by_process_known;
+
+  std::map<int32_t, Bytes> shown;
+  for (const auto& [pid, bytes] : e.by_process) shown[pid] += bytes;
+  bool quiet = device.quiet_when_begun;
+  Bytes ours;
+  std::vector<SessionId> gone;
+  for (auto& [id, s] : state.sessions) {
+    if (s.device != e.device_uuid) continue;
+    quiet &= Quiet(s) && !s.raised_in_reading && s.next_floor == s.charge_when_reading_began;
+    ours += SessionCharge(state, s);
+    if (s.gone_before_reading && s.phase == SessionPhase::kGone) gone.push_back(id);
+    if (s.raised_in_reading) {
+      // It shows what came meanwhile as well: what was known of this worker stays.
+      const auto before = device.by_process.find(s.process.pid);
+      shown[s.process.pid] = before == device.by_process.end() ? Bytes() : before->second;
+    } else {
+      s.floor = s.next_floor;
+    }
+  }
+  device.by_process = std::move(shown);
+  if (!e.by_process_known && quiet) device.external_in_total = MinusOrZero(e.total_used, ours);
+  for (auto& [id, s] : state.sessions) {
+    if (s.device == e.device_uuid) LearnFrom(device, &s);
+  }
+  for (SessionId id : gone) Drop(id);
+}
+
+// Whether what is charged is what is held: no use, every target reached, everything placed.
+bool Machine::Impl::Quiet(const Session& session) const {
+  for (ComponentId id : session.components) {
+    const Component& c = state.components.at(id);
+    if (c.use.has_value() || ChargedLayers(c) != c.held) return false;
+    if (c.admitted && c.spec.fixed > Bytes() && !c.fixed_placed) return false;
+  }
+  return true;
+}
+
+// What a process has beyond what it holds, seen at rest. It may shrink at any time; growth beyond
+// tolerance is not learned, so that a release that did not happen is not taken for overhead.
+void Machine::Impl::LearnFrom(const Device& device, Session* session) {
+  if (!device.by_process_known || session->process.pid == 0 || !Quiet(*session)) return;
+  if (session->raised_in_reading || session->phase != SessionPhase::kAttached) return;
+  const Bytes seen = ShownBeyondFloor(device, *session);
+  if (!session->learned_known || seen <= session->learned + config.unexplained_tolerance) {
+    session->learned = seen;
+    session->learned_known = true;
+  }
+}
+
+Bytes Machine::Impl::ComingResidual(const Device& device) const {
+  Bytes coming;
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached) continue;
+    if (now - s.residual_since >= config.settling_time) continue;
+    coming += MinusOrZero(ShownBeyondFloor(device, s), s.learned);
+  }
+  return coming;
+}
+
+// Without a driver that can be read, proven death counts after the settling time.
+void Machine::Impl::DropProvenGone(Device* device) {
+  const bool blind =
+      !device->spec.has_probe || now - device->readings_fail_since >= config.settling_time;
+  if (!blind) return;
+  std::vector<SessionId> gone;
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kGone) continue;
+    if (now - s.gone_at >= config.settling_time) gone.push_back(id);
+  }
+  for (SessionId id : gone) Drop(id);
+}
+
+void Machine::Impl::WantReadings(Device* device) {
+  if (!device->spec.has_probe || device->reading_begun != 0) return;
+  if (now < device->next_wanted_reading) return;
+  bool wanted = false;
+  for (const auto& [id, s] : state.sessions) {
+    wanted |= s.device == device->spec.uuid && s.phase == SessionPhase::kGone;
+  }
+  for (const auto& [order, w] : state.waiting) {
+    wanted |= state.sessions.at(w.session).device == device->spec.uuid;
+  }
+  if (!wanted) return;
+  device->next_wanted_reading = now + kReadAgain;
+  effects.push_back(WantReading{device->spec.uuid});
+}
+
+}  // namespace vrambroker::core

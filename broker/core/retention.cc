@@ -1,0 +1,230 @@
+// Retention: what stays when a use ends, what is asked back of those without a use, what is loaded
+// ahead.
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+
+// Requires a use that has ended and is booked. Clears it; the answer is the component's new target.
+Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* next_use) {
+  Device& device = DeviceOf(SessionOf(*c));
+  c->use.reset();
+  c->last_used = ++last_used;
+  c->pace = 0;
+  c->target_sent = c->last_reminder = now;
+  const Problem problem = BuildProblem(device, nullptr);
+  const int index = problem.index.at(c->id);
+  const double next = problem.next_use[index];
+  if (next >= 0) *next_use = absl::Seconds(next);
+  if (c->permanent()) {
+    PushTarget(c->count(), c);
+    c->reason = Reason::kPermanent;
+    return TargetOf(*c);
+  }
+
+  const int held = c->held;
+  const Plan plan = MakePlan(problem.plan);
+  const int keep = state.draining ? 0 : std::min(held, plan.keep[index]);
+  if (state.draining || (next < 0 && c->ever_declared)) {
+    c->reason = Reason::kNoNextUse;
+  } else if (keep == 0 && held > 0) {
+    c->reason = Reason::kWantedByOthers;
+  } else {
+    c->reason = next >= 0 ? Reason::kKeptForNextUse : Reason::kKeptByRecency;
+  }
+  PushTarget(keep, c);
+  std::string why =
+      next >= 0 ? absl::StrCat(
+                      "next use expected in ",
+                      absl::FormatDuration(absl::Milliseconds(static_cast<int64_t>(next * 1000))))
+      : c->ever_declared ? "no use of it is known to come"
+                         : "nothing is known of its next use";
+  c->decision = Log(
+      DecisionKind::kRetention, c->reason, *c, keep,
+      absl::StrCat("kept ", keep, " of ", held, " held layers (", ToString(c->spec.layers.Of(keep)),
+                   " of ", ToString(c->spec.layers.Of(held)), "): ", why, "; ",
+                   ToString(DeriveLedger(state, device).Free()), " free beside it"));
+  return TargetOf(*c);
+}
+
+void Machine::Impl::Revoke(Component* c, int layers, Reason reason, bool trim,
+                           const std::string& why) {
+  const int before = c->target();
+  PushTarget(layers, c);
+  c->reason = reason;
+  c->pace = 0;
+  c->target_sent = c->last_reminder = now;
+  c->decision = Log(DecisionKind::kRevocation, reason, *c, layers,
+                    absl::StrCat("asked back ", std::max(0, before - layers), " layers, ", layers,
+                                 " of ", c->held, " held may stay: ", why));
+  Session& session = SessionOf(*c);
+  SendDirective& d = directives[session.connection];
+  d.connection = session.connection;
+  std::erase_if(d.targets, [&](const Target& t) { return t.component == c->spec.name; });
+  d.targets.push_back(TargetOf(*c));
+  if (trim) {
+    d.trim_pool = true;
+    session.trim_sent = now;
+  }
+}
+
+void Machine::Impl::TrimPools(int64_t* bytes, Device* device) {
+  for (auto& [id, s] : state.sessions) {
+    if (*bytes <= 0) return;
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
+    if (s.pool == Bytes() || now - s.trim_sent < config.release_deadline) continue;
+    s.trim_sent = now;
+    SendDirective& d = directives[s.connection];
+    d.connection = s.connection;
+    d.trim_pool = true;
+    *bytes -= s.pool.count();
+  }
+}
+
+// Asks for `bytes` beyond what is coming already: pools first (they hold nothing), then what the
+// plan gives up, then, where `beyond_plan`, the rest in the order of least worth.
+void Machine::Impl::MakeRoom(int64_t bytes, const Problem& problem, const std::vector<int>& keep,
+                             bool beyond_plan, ComponentId except, Reason reason,
+                             const std::string& why, Device* device) {
+  bytes -= AlreadyComing(*device);
+  TrimPools(&bytes, device);
+  std::vector<std::tuple<double, uint64_t, ComponentId>> order;
+  for (const auto& [id, index] : problem.index) {
+    const Component& c = state.components.at(id);
+    if (id == except || c.use.has_value() || c.permanent() || c.target() == 0) continue;
+    const bool has_next = problem.next_use[index] >= 0;
+    order.emplace_back(has_next ? problem.plan.components[index].sigma : -1, c.last_used, id);
+  }
+  std::sort(order.begin(), order.end());
+  for (bool all : {false, true}) {
+    if (all && !beyond_plan) return;
+    for (const auto& [worth, used, id] : order) {
+      if (bytes <= 0) return;
+      Component& c = state.components.at(id);
+      const LayerTable& layers = c.spec.layers;
+      const int64_t have = layers.Of(c.target()).count();
+      const int enough = layers.Within(Bytes(std::max<int64_t>(0, have - bytes)));
+      const int target = std::max(all ? 0 : keep[problem.index.at(id)], enough);
+      if (target >= c.target()) continue;
+      bytes -= have - layers.Of(target).count();
+      Revoke(&c, target, reason, true, why);
+    }
+  }
+}
+
+// Only a reading, or what an attaching worker holds, brings this about. Every retained byte that
+// helps goes.
+void Machine::Impl::RelieveOvercommitment(Device* device) {
+  const Bytes over = DeriveLedger(state, *device).Overcommitted();
+  if (over == Bytes()) return;
+  const Problem problem = BuildProblem(*device, nullptr);
+  const std::vector<int> keep(problem.components.size(), 0);
+  MakeRoom(over.count(), problem, keep, true, ComponentId(), Reason::kOvercommitted,
+           absl::StrCat("the card holds ", ToString(over), " more than it should"), device);
+}
+
+// What was kept for uses that no longer come goes.
+void Machine::Impl::ReleaseWithoutFuture(Device* device) {
+  const Problem problem = BuildProblem(*device, nullptr);
+  for (const auto& [id, index] : problem.index) {
+    Component& c = state.components.at(id);
+    if (c.use.has_value() || c.permanent() || !c.ever_declared || c.target() == 0) continue;
+    if (problem.next_use[index] >= 0) continue;
+    Revoke(&c, 0, Reason::kNoNextUse, false, "no use of it is known to come");
+  }
+}
+
+// Into room that nothing in the plan wants, while no use needs the link. In doubt, late.
+void Machine::Impl::LoadAhead(Device* device) {
+  if (!config.load_ahead || state.draining) return;
+  bool waiting = false;
+  for (const auto& [order, w] : state.waiting) {
+    waiting |= state.sessions.at(w.session).device == device->spec.uuid;
+  }
+  const Ledger ledger = DeriveLedger(state, *device);
+  if (waiting || ledger.Overcommitted() > Bytes()) return;
+  std::optional<Problem> problem;
+  std::optional<Plan> plan;
+  for (auto& [id, c] : state.components) {
+    const Session& s = state.sessions.at(c.session);
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
+    if (c.use.has_value() && c.use->granted < c.count()) return;  // it streams over the link
+  }
+  for (auto& [id, c] : state.components) {
+    const Session& s = state.sessions.at(c.session);
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
+    if (c.use.has_value() || c.permanent() || !c.admitted || c.held != c.target()) continue;
+    if (c.held == c.count()) continue;
+    if (!plan.has_value()) {
+      problem = BuildProblem(*device, nullptr);
+      plan = MakePlan(problem->plan);
+    }
+    const int index = problem->index.at(id);
+    int64_t room = DeriveLedger(state, *device).Free().count();
+    const Bytes charge = LayerCharge(c);
+    const int fits = c.spec.layers.Within(charge + Bytes(std::max<int64_t>(0, room)));
+    const int ahead = std::min(plan->ahead[index], fits);
+    if (problem->next_use[index] < 0 || ahead <= c.held) continue;
+    PushTarget(ahead, &c);
+    c.reason = Reason::kLoadAhead;
+    c.target_sent = c.last_reminder = now;
+    c.pace = 0;
+    c.decision = Log(DecisionKind::kLoadAhead, c.reason, c, ahead,
+                     absl::StrCat("load ahead ", ahead - c.held, " layers to ", ahead, " of ",
+                                  c.count(), ": next use expected in ",
+                                  absl::FormatDuration(absl::Milliseconds(
+                                      static_cast<int64_t>(problem->next_use[index] * 1000)))));
+    SendDirective& d = directives[s.connection];
+    d.connection = s.connection;
+    d.targets.push_back(TargetOf(c));
+  }
+}
+
+// Components whose fixed bytes were refused at attach, in order of their arrival.
+void Machine::Impl::AdmitRefused(Device* device) {
+  for (auto& [id, c] : state.components) {
+    Session& s = SessionOf(c);
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached || c.admitted) continue;
+    const Bytes missing = AdmitFixed(&c);
+    if (missing > Bytes()) {
+      if (state.draining) continue;
+      const Problem problem = BuildProblem(*device, nullptr);
+      Bytes retained;
+      for (const auto& [other, index] : problem.index) {
+        const Component& o = state.components.at(other);
+        if (!o.use.has_value() && !o.permanent()) retained += o.spec.layers.Of(o.target());
+      }
+      if (retained.count() + AlreadyComing(*device) < missing.count()) continue;  // no use
+      const std::vector<int> keep(problem.components.size(), 0);
+      MakeRoom(missing.count(), problem, keep, true, ComponentId(), Reason::kWantedByOthers,
+               absl::StrCat("room for the fixed bytes of ", ComponentName(c)), device);
+      continue;
+    }
+    PushTarget(c.permanent() ? c.count() : c.held, &c);
+    c.reason = c.permanent() ? Reason::kPermanent : Reason::kUnchanged;
+    SendDirective& d = directives[s.connection];
+    d.connection = s.connection;
+    d.targets.push_back(TargetOf(c));
+  }
+}
+
+// A revocation past its deadline is said again, in the same words.
+void Machine::Impl::Remind(Device* device) {
+  for (auto& [id, c] : state.components) {
+    Session& s = SessionOf(c);
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
+    if (c.use.has_value() || c.held <= c.target()) continue;
+    if (now - c.last_reminder < config.release_deadline) continue;
+    c.last_reminder = now;
+    SendDirective& d = directives[s.connection];
+    d.connection = s.connection;
+    d.targets.push_back(TargetOf(c));
+  }
+}
+
+}  // namespace vrambroker::core

@@ -1,0 +1,143 @@
+// The declared future: pipelines, runs and how far they are.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+
+void Machine::Impl::On(const DeclarePipelineEvent& e) {
+  Session* session = OpenSession(e.header);
+  if (session == nullptr || DealtWith(e.header, session)) return;
+  if (!session->pipelines.contains(e.pipeline) &&
+      static_cast<int>(session->pipelines.size()) >= config.max_pipelines_per_session) {
+    return Fail(e.header.call, absl::ResourceExhaustedError(absl::StrCat(
+                                   "pipeline: the session has declared ",
+                                   config.max_pipelines_per_session, " pipelines, its most")));
+  }
+  session->pipelines[e.pipeline] = e.stages;
+  RequestRecord record;
+  record.state = RequestRecord::State::kAnswered;
+  record.answer = EmptyAnswer{};
+  Remember(e.header, std::move(record), session);
+  Finished(e.header.request_id, session);
+  effects.push_back(Answer{e.header.call, EmptyAnswer{}});
+}
+
+void Machine::Impl::On(const DeclareRunEvent& e) {
+  Session* session = OpenSession(e.header);
+  if (session == nullptr || DealtWith(e.header, session)) return;
+  const auto pipeline = session->pipelines.find(e.pipeline);
+  if (pipeline == session->pipelines.end()) {
+    return Fail(e.header.call,
+                absl::FailedPreconditionError(absl::StrCat("pipeline: \"", e.pipeline,
+                                                           "\" is not declared in this session")));
+  }
+  if (static_cast<int>(state.runs.size()) >= config.max_runs) {
+    return Fail(e.header.call,
+                absl::ResourceExhaustedError(absl::StrCat(
+                    "this broker knows ", config.max_runs,
+                    " runs that have not ended, its most; finish some, or declare later")));
+  }
+  Run run;
+  run.id = RunId(++last_run);
+  run.driver = session->id;
+  run.driver_name = session->worker;
+  run.pipeline = e.pipeline;
+  run.stages = pipeline->second;
+  const DeclareRunAnswer answer{run.id};
+  state.runs.emplace(run.id, std::move(run));
+  future_changed = true;
+  RequestRecord record;
+  record.state = RequestRecord::State::kAnswered;
+  record.answer = answer;
+  Remember(e.header, std::move(record), session);
+  Finished(e.header.request_id, session);
+  effects.push_back(Answer{e.header.call, answer});
+}
+
+void Machine::Impl::On(const FinishRunEvent& e) {
+  Session* session = OpenSession(e.header);
+  if (session == nullptr || DealtWith(e.header, session)) return;
+  const auto it = state.runs.find(e.run);
+  if (it != state.runs.end() && it->second.driver != session->id) {
+    return Fail(e.header.call, absl::PermissionDeniedError(absl::StrCat(
+                                   "run_id: run ", e.run.value(), " belongs to another driver")));
+  }
+  if (it == state.runs.end()) {
+    return Fail(e.header.call, absl::FailedPreconditionError(absl::StrCat(
+                                   "run_id: no run ", e.run.value(), " is known; it has ended")));
+  }
+  state.runs.erase(it);
+  future_changed = true;
+  RequestRecord record;
+  record.state = RequestRecord::State::kAnswered;
+  record.answer = EmptyAnswer{};
+  Remember(e.header, std::move(record), session);
+  Finished(e.header.request_id, session);
+  effects.push_back(Answer{e.header.call, EmptyAnswer{}});
+}
+
+// Runs of drivers that are lost end after their grace.
+void Machine::Impl::EndRuns() {
+  future_changed |=
+      std::erase_if(state.runs, [&](const auto& entry) { return entry.second.ends_at <= now; }) > 0;
+}
+
+// The real order wins: a stage that begins passes over those before it.
+void Machine::Impl::NoteStage(const UseSpec& use) {
+  const auto it = state.runs.find(use.run);
+  if (it == state.runs.end()) return;
+  Run& run = it->second;
+  run.next_stage = std::clamp(use.stage + 1, run.next_stage, static_cast<int>(run.stages.size()));
+  if (run.started) return;
+  run.started = true;
+  run.start_order = ++last_order;
+}
+
+void Machine::Impl::MarkDeclared() {
+  for (const auto& [id, run] : state.runs) {
+    for (const StageSpec& stage : run.stages) {
+      for (auto& [cid, c] : state.components) {
+        if (c.ever_declared) continue;
+        c.ever_declared = c.spec.name == stage.component || ComponentName(c) == stage.component;
+      }
+    }
+  }
+}
+
+std::vector<KnownUse> Machine::Impl::Known(const Device& device, const WaitingUse* deciding) const {
+  return KnownUses(state, device, deciding, now, config.horizon);
+}
+
+// Bytes of lost owners stay out of the plan; bytes on their way back are in it.
+Problem Machine::Impl::BuildProblem(const Device& device, const WaitingUse* deciding) const {
+  const Ledger ledger = DeriveLedger(state, device);
+  Bytes away =
+      ledger.reserve + ledger.permanent + MinusOrZero(ledger.external, ComingResidual(device));
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device != device.spec.uuid || s.phase != SessionPhase::kLost) continue;
+    away += s.pool;
+    for (ComponentId cid : s.components) {
+      const Component& c = state.components.at(cid);
+      away += NeedsCharge(c) + (c.permanent() ? Bytes() : LayerCharge(c));
+    }
+  }
+  return MakeProblem(state, device, Known(device, deciding), MinusOrZero(ledger.capacity, away));
+}
+
+void Machine::Impl::On(const TickEvent&) {}
+
+void Machine::Impl::On(const DrainEvent& e) {
+  state.draining = true;
+  for (auto& [id, c] : state.components) {
+    const Session& s = SessionOf(c);
+    if (s.phase != SessionPhase::kAttached || c.use.has_value() || c.permanent()) continue;
+    if (c.target() > 0) Revoke(&c, 0, Reason::kNoNextUse, false, "the broker is draining");
+  }
+  effects.push_back(Answer{e.call, EmptyAnswer{}});
+}
+
+}  // namespace vrambroker::core

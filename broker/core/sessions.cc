@@ -1,0 +1,433 @@
+// Sessions: who is attached with which components, what they say they hold, and how they are lost.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+
+void Machine::Impl::On(const AttachEvent& e) {
+  Session* old = SameProcess(e);
+  if (absl::Status status = CheckAttach(e); !status.ok()) {
+    effects.push_back(CloseStream{e.connection, std::move(status)});
+    return;
+  }
+  if (old != nullptr && old->phase == SessionPhase::kAttached) {
+    effects.push_back(
+        CloseStream{old->connection, absl::AbortedError("the same process has attached again")});
+    Lose(old, "attached again");
+  }
+
+  const bool fresh = old == nullptr;
+  Session session;
+  session.id = SessionId(++last_session);
+  session.worker = e.worker;
+  session.process = e.process;
+  session.attach_number = e.attach_number;
+  session.connection = e.connection;
+  session.device = e.device_uuid;
+  if (session.device.empty() && !e.components.empty()) {
+    session.device = state.devices.begin()->first;
+  }
+  if (old != nullptr) {
+    // The record goes on: what was sent and not completed still counts.
+    session.components = std::exchange(old->components, {});
+    session.sequence = old->sequence;
+    session.pool = old->pool;
+    session.pinned_host = old->pinned_host;
+    session.floor = old->floor;
+    session.next_floor = old->next_floor;
+    session.learned = old->learned;
+    session.residual_since = old->residual_since;
+    session.pipelines = old->pipelines;
+    for (auto& [id, run] : state.runs) {
+      if (run.driver != old->id) continue;
+      run.driver = session.id;
+      run.ends_at = absl::InfiniteFuture();
+    }
+    for (ComponentId c : session.components) state.components.at(c).session = session.id;
+    state.sessions.erase(old->id);
+  }
+  state.connections[e.connection] = session.id;
+  const SessionId id = session.id;
+  SayWelcome(e, fresh, &state.sessions.emplace(id, std::move(session)).first->second);
+}
+
+Session* Machine::Impl::SameProcess(const AttachEvent& e) {
+  for (auto& [id, s] : state.sessions) {
+    if (s.worker == e.worker && s.process == e.process && s.phase != SessionPhase::kGone) return &s;
+  }
+  return nullptr;
+}
+
+absl::Status Machine::Impl::CheckAttach(const AttachEvent& e) const {
+  const std::string uuid = e.device_uuid.empty() && !state.devices.empty()
+                               ? state.devices.begin()->first
+                               : e.device_uuid;
+  if (!e.components.empty()) {
+    if (e.device_uuid.empty() && state.devices.size() != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("components.device_uuid: empty, and this broker has ", state.devices.size(),
+                       " devices; name one"));
+    }
+    if (!state.devices.contains(uuid)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("components.device_uuid: \"", uuid, "\" is not a device of this broker"));
+    }
+  }
+  const Session* same = const_cast<Impl*>(this)->SameProcess(e);
+  if (same != nullptr && same->attach_number >= e.attach_number) {
+    return absl::AbortedError(absl::StrCat("attach_number: ", e.attach_number,
+                                           " is not newer than ", same->attach_number,
+                                           ", the newest of this process"));
+  }
+  if (same != nullptr && same->device != uuid && !same->components.empty()) {
+    return absl::FailedPreconditionError("components.device_uuid: a worker does not change device");
+  }
+  for (const auto& [id, s] : state.sessions) {
+    if (&s != same && s.worker == e.worker && s.phase == SessionPhase::kAttached) {
+      return absl::FailedPreconditionError(absl::StrCat("worker: the name \"", e.worker,
+                                                        "\" is in use by process ", s.process.pid,
+                                                        "; choose another"));
+    }
+  }
+  if (same == nullptr && static_cast<int>(state.sessions.size()) >= config.max_sessions) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this broker holds ", config.max_sessions, " sessions, its most"));
+  }
+  if (static_cast<int>(state.components.size() + e.components.size()) > config.max_components) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this broker holds ", state.components.size(), " components; with ",
+                     e.components.size(), " more it would pass ", config.max_components));
+  }
+  for (const ComponentSpec& spec : e.components) {
+    const Component* c = same == nullptr ? nullptr : FindComponent(*same, spec.name);
+    if (c != nullptr && c->spec != spec && (c->held > 0 || c->use.has_value())) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "components: ", spec.name, " has other layers than it attached with, and holds ", c->held,
+          " of them; release them, then UpdateComponents"));
+    }
+  }
+  // What the worker says of itself must at least agree with itself.
+  std::map<std::string, const ComponentSpec*> specs;
+  for (const ComponentSpec& spec : e.components) specs[spec.name] = &spec;
+  for (const Residency& r : e.snapshot.components) {
+    const auto it = specs.find(r.component);
+    if (it == specs.end() || r.held < 0 || r.held > it->second->layers.count()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("snapshot: ", r.component, " with ", r.held,
+                       " held layers is not one of the components, or holds more than it has"));
+    }
+  }
+  for (const ResumedUseSpec& u : e.running_uses) {
+    const auto it = specs.find(u.component);
+    if (it == specs.end() || u.granted < 0 || u.granted > it->second->layers.count()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "running_uses: ", u.component, " with ", u.granted, " granted layers is not one of the ",
+          "components, or has more than it has"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Machine::Impl::SayWelcome(const AttachEvent& e, bool fresh, Session* session) {
+  Welcome welcome;
+  welcome.session = session->id;
+  welcome.epoch = config.epoch;
+  welcome.version = e.version;
+  welcome.release_deadline = config.release_deadline;
+  welcome.orphan_after = config.orphan_after;
+
+  std::set<std::string> named;
+  for (const ComponentSpec& spec : e.components) {
+    named.insert(spec.name);
+    AddComponent(spec, session);
+  }
+  const std::vector<ComponentId> before = session->components;
+  for (ComponentId id : before) {
+    if (!named.contains(state.components.at(id).spec.name)) RemoveComponent(id, session);
+  }
+  ResumeUses(e, session, &welcome);
+  Book(e.snapshot, session);
+  if (fresh) session->floor = session->next_floor = SessionCharge(state, *session);
+
+  SendDirective directive{session->connection, std::nullopt, {}, false};
+  for (ComponentId id : session->components) {
+    Component& c = state.components.at(id);
+    const Bytes missing = AdmitFixed(&c);
+    if (missing > Bytes()) {
+      welcome.refused.push_back({c.spec.name, MissingText(c, missing), missing});
+      continue;
+    }
+    PushTarget(c.permanent() ? c.count() : c.use.has_value() ? c.use->granted : c.held, &c);
+    c.reason = c.permanent() ? Reason::kPermanent : Reason::kUnchanged;
+    directive.targets.push_back(TargetOf(c));
+  }
+  directive.welcome = std::move(welcome);
+  effects.push_back(std::move(directive));
+  future_changed = true;
+}
+
+void Machine::Impl::AddComponent(const ComponentSpec& spec, Session* session) {
+  if (Component* c = FindComponent(*session, spec.name); c != nullptr) {
+    if (c->spec != spec) {
+      c->open.clear();
+      c->spec = spec;
+    }
+    return;
+  }
+  Component c;
+  c.id = ComponentId(++last_component);
+  c.session = session->id;
+  c.spec = spec;
+  session->components.push_back(c.id);
+  state.components.emplace(c.id, std::move(c));
+}
+
+void Machine::Impl::RemoveComponent(ComponentId id, Session* session) {
+  std::erase(session->components, id);
+  state.components.erase(id);
+}
+
+// Uses that the worker lists go on under new ids; others of its uses have ended.
+void Machine::Impl::ResumeUses(const AttachEvent& e, Session* session, Welcome* welcome) {
+  std::map<std::string, RunningUse> before;
+  for (ComponentId id : session->components) {
+    Component& c = state.components.at(id);
+    if (c.use.has_value()) before[c.use->request_id] = *c.use;
+    c.use.reset();
+  }
+  for (const ResumedUseSpec& u : e.running_uses) {
+    Component* c = FindComponent(*session, u.component);
+    RunningUse use;
+    if (const auto it = before.find(u.request_id); it != before.end()) use = it->second;
+    use.id = UseId(++last_use);
+    use.request_id = u.request_id;
+    use.spec.component = u.component;
+    use.granted = u.granted;
+    use.window = u.window;
+    use.activation = u.activation;
+    use.generation = u.generation;
+    if (use.order == 0) {
+      use.order = ++last_order;
+      use.began = now;
+    }
+    c->generation = std::max(c->generation, u.generation);
+    c->use = use;
+    RequestRecord record;
+    record.state = RequestRecord::State::kAnswered;
+    record.live = true;
+    record.answer = BeginAnswer{
+        use.id,     use.granted,         use.generation, DecisionId(), Reason::kUnchanged,
+        use.window, absl::ZeroDuration()};
+    session->requests[u.request_id] = std::move(record);
+    welcome->resumed_uses.emplace_back(u.request_id, use.id);
+  }
+}
+
+void Machine::Impl::On(const StreamClosedEvent& e) {
+  const auto it = state.connections.find(e.connection);
+  if (it == state.connections.end()) return;
+  Lose(&state.sessions.at(it->second), "its stream ended");
+}
+
+void Machine::Impl::Lose(Session* session, const std::string& why) {
+  if (session->phase != SessionPhase::kAttached) return;
+  session->phase = SessionPhase::kLost;
+  session->lost_at = now;
+  state.connections.erase(session->connection);
+  session->connection = ConnectionId();
+  std::vector<uint64_t> mine;
+  for (const auto& [order, w] : state.waiting) {
+    if (w.session == session->id) mine.push_back(order);
+  }
+  for (uint64_t order : mine) {
+    Withdraw(order, absl::AbortedError(absl::StrCat("the session of ", session->worker,
+                                                    " is lost: ", why, "; attach again")));
+  }
+  session->requests.clear();
+  session->finished.clear();
+  session->marks = 0;
+  for (auto& [id, run] : state.runs) {
+    if (run.driver == session->id) run.ends_at = now + config.run_grace;
+  }
+  if (!session->device.empty()) Stir(&DeviceOf(*session));
+  if (session->device.empty()) Drop(session->id);
+}
+
+// Of a driver, or of a process that is gone for good.
+void Machine::Impl::Drop(SessionId id) {
+  Session& session = state.sessions.at(id);
+  VRAM_CHECK(session.phase != SessionPhase::kAttached);
+  for (ComponentId c : session.components) state.components.erase(c);
+  state.sessions.erase(id);
+  future_changed = true;
+}
+
+void Machine::Impl::On(const ProcessDiedEvent& e) {
+  if (e.process.pid == 0) return;
+  std::vector<SessionId> dead;
+  for (const auto& [id, s] : state.sessions) {
+    if (s.process == e.process && s.phase != SessionPhase::kGone) dead.push_back(id);
+  }
+  for (SessionId id : dead) {
+    Session& s = state.sessions.at(id);
+    if (s.phase == SessionPhase::kAttached) {
+      effects.push_back(CloseStream{s.connection, absl::AbortedError("the process has ended")});
+      Lose(&s, "its process has ended");
+    }
+    const auto it = state.sessions.find(id);
+    if (it == state.sessions.end()) continue;
+    it->second.phase = SessionPhase::kGone;
+    it->second.gone_at = now;
+    Stir(&DeviceOf(it->second));
+  }
+}
+
+void Machine::Impl::On(const UpdateComponentsEvent& e) {
+  Session* session = OpenSession(e.header);
+  if (session == nullptr || DealtWith(e.header, session)) return;
+  auto refuse = [&](absl::Status status) { Fail(e.header.call, std::move(status)); };
+  if (absl::Status s = CheckSnapshot(*session, e.snapshot); !s.ok()) return refuse(std::move(s));
+  std::vector<std::string> changed = e.remove;
+  for (const ComponentSpec& spec : e.upsert) changed.push_back(spec.name);
+  for (const std::string& name : changed) {
+    const Component* c = FindComponent(*session, name);
+    if (c != nullptr && c->use.has_value()) {
+      return refuse(absl::FailedPreconditionError(
+          absl::StrCat("component ", name, " is in use; end the use first")));
+    }
+    for (const auto& [order, w] : state.waiting) {
+      if (c != nullptr && w.component == c->id) {
+        return refuse(absl::FailedPreconditionError(
+            absl::StrCat("component ", name, " has a use that waits; withdraw it first")));
+      }
+    }
+  }
+  Book(e.snapshot, session);
+  for (const std::string& name : changed) {
+    const Component* c = FindComponent(*session, name);
+    if (c == nullptr) continue;
+    const int may_hold = c->permanent() ? c->held : ChargedLayers(*c);
+    if (may_hold > 0 || c->fixed_placed) {
+      return refuse(absl::FailedPreconditionError(absl::StrCat(
+          "component ", name, " has ", c->fixed_placed ? "its fixed bytes placed, " : "", "holds ",
+          c->held, " layers and may hold ", may_hold, "; release all of it and report first")));
+    }
+  }
+  if (static_cast<int>(state.components.size() + e.upsert.size()) > config.max_components ||
+      session->components.size() + e.upsert.size() > 64 + e.remove.size()) {
+    return refuse(absl::ResourceExhaustedError(
+        absl::StrCat("components: at most 64 a session and ", config.max_components, " in all")));
+  }
+  if (session->device.empty() && !e.upsert.empty()) {
+    return refuse(absl::FailedPreconditionError(
+        "a driver's session takes no components; attach again with them"));
+  }
+  for (const std::string& name : e.remove) {
+    if (const Component* c = FindComponent(*session, name); c != nullptr) {
+      RemoveComponent(c->id, session);
+    }
+  }
+  UpdateAnswer answer;
+  for (const ComponentSpec& spec : e.upsert) {
+    if (Component* c = FindComponent(*session, spec.name); c != nullptr && c->spec != spec) {
+      c->admitted = false;
+    }
+    AddComponent(spec, session);
+    Component* c = FindComponent(*session, spec.name);
+    const Bytes missing = AdmitFixed(c);
+    if (missing > Bytes()) {
+      answer.refused.push_back({spec.name, MissingText(*c, missing), missing});
+      continue;
+    }
+    PushTarget(c->permanent() ? c->count() : 0, c);
+    c->reason = c->permanent() ? Reason::kPermanent : Reason::kUnchanged;
+    answer.targets.push_back(TargetOf(*c));
+  }
+  future_changed = true;
+  RequestRecord record;
+  record.state = RequestRecord::State::kAnswered;
+  record.answer = answer;
+  Remember(e.header, std::move(record), session);
+  Finished(e.header.request_id, session);
+  effects.push_back(Answer{e.header.call, std::move(answer)});
+}
+
+Bytes Machine::Impl::AdmitFixed(Component* c) {
+  if (c->admitted) return Bytes();
+  const Bytes need = c->spec.fixed + (c->permanent() ? c->spec.layers.All() : Bytes());
+  const Ledger ledger = DeriveLedger(state, DeviceOf(SessionOf(*c)));
+  const Bytes charged = LayerCharge(*c);
+  const Bytes more = MinusOrZero(need, charged);
+  if (more > Bytes() && (state.draining || more > ledger.Free())) {
+    return more - std::min(more, ledger.Free()) + (state.draining ? more : Bytes());
+  }
+  c->admitted = true;
+  return Bytes();
+}
+
+std::string Machine::Impl::MissingText(const Component& c, Bytes missing) const {
+  const Device& device = state.devices.at(state.sessions.at(c.session).device);
+  return absl::StrCat(
+      ComponentName(c), " needs ", ToString(c.spec.fixed), " of fixed bytes",
+      c.permanent() ? absl::StrCat(" and ", ToString(c.spec.layers.All()), " of permanent layers")
+                    : "",
+      "; ", ToString(missing), " are missing on ", device.spec.uuid, " (", Holders(device),
+      "). It is admitted by a target once there is room.");
+}
+
+absl::Status Machine::Impl::CheckSnapshot(const Session& session, const Snapshot& snapshot) const {
+  if (snapshot.sequence <= session.sequence) return absl::OkStatus();  // dropped, not judged
+  std::set<std::string> named;
+  for (const Residency& r : snapshot.components) {
+    const Component* c = FindComponent(session, r.component);
+    if (c == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("snapshot.components: ", r.component, " is not attached"));
+    }
+    named.insert(r.component);
+    if (r.held < 0 || r.held > c->count()) {
+      return absl::InvalidArgumentError(absl::StrCat("snapshot.components.held_layers: ", r.held,
+                                                     " of ", r.component, " is not within 0 and ",
+                                                     c->count()));
+    }
+    if (r.completed > c->generation) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("snapshot.components.completed_generation: ", r.completed.value(), " of ",
+                       r.component, " was never sent; the newest is ", c->generation.value()));
+    }
+  }
+  for (ComponentId id : session.components) {
+    const std::string& name = state.components.at(id).spec.name;
+    if (!named.contains(name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("snapshot.components: ", name, " is left out; a snapshot has all of them"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Requires a checked snapshot. An older one than what is booked says nothing.
+void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
+  if (snapshot.sequence <= session->sequence) return;
+  session->sequence = snapshot.sequence;
+  session->pool = snapshot.pool;
+  session->pinned_host = snapshot.pinned_host;
+  if (snapshot.pool == Bytes()) session->trim_sent = absl::InfinitePast();
+  for (const Residency& r : snapshot.components) {
+    Component* c = FindComponent(*session, r.component);
+    if (c == nullptr) continue;
+    c->held = r.held;
+    c->fixed_placed = r.fixed_placed;
+    if (r.fixed_placed) c->admitted = true;  // a fact, whoever allowed it
+    c->generation = std::max(c->generation, r.completed);
+    Complete(r.completed, c);
+  }
+  if (!session->device.empty()) Stir(&DeviceOf(*session));
+}
+
+}  // namespace vrambroker::core

@@ -1,0 +1,181 @@
+// Everything the machine remembers, as plain data. What follows from it is derived: charges
+// (charge.h), the ledger (ledger.h), the future (future.h), the plan (planner.h).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "broker/core/effects.h"
+#include "broker/core/events.h"
+#include "broker/core/picture.h"
+#include "broker/core/specs.h"
+#include "broker/core/units.h"
+
+namespace vrambroker::core {
+
+// A target that was sent and still counts: no later generation is completed.
+struct OpenTarget {
+  Generation generation;
+  int layers = 0;
+};
+
+struct RunningUse {
+  UseId id;
+  std::string request_id;
+  UseSpec spec;
+  int granted = 0;
+  Bytes window;
+  Bytes activation;
+  Generation generation;
+  absl::Time began;
+  // Place in the queue that it had: lower is older.
+  uint64_t order = 0;
+};
+
+struct Component {
+  ComponentId id;
+  SessionId session;
+  ComponentSpec spec;
+  int held = 0;
+  Generation completed;
+  // Newest generation sent.
+  Generation generation;
+  // Targets that count, oldest first: those since the last completed generation, that one included,
+  // less those that a later one covers. Never empty once admitted.
+  std::vector<OpenTarget> open;
+  std::optional<RunningUse> use;
+  // Fixed bytes (and all layers of a permanent set) are admitted and charged.
+  bool admitted = false;
+  bool fixed_placed = false;  // as the newest snapshot says
+  // A part of some declared run: without a next use it is released rather than kept by recency.
+  bool ever_declared = false;
+  // Rises with each use that ends, over all components.
+  uint64_t last_used = 0;
+  Reason reason = Reason::kUnspecified;
+  DecisionId decision;
+  // When the newest target was sent, and when it was last said again.
+  absl::Time target_sent = absl::InfinitePast();
+  absl::Time last_reminder = absl::InfinitePast();
+  double pace = 0;
+
+  int count() const { return spec.layers.count(); }
+  int target() const { return open.empty() ? held : open.back().layers; }
+  bool permanent() const { return spec.lifetime == Lifetime::kPermanent; }
+};
+
+// A BeginUse that is not decided yet.
+struct WaitingUse {
+  uint64_t order = 0;
+  CallId call;
+  SessionId session;
+  std::string request_id;
+  ComponentId component;
+  UseSpec spec;
+  absl::Time arrived;
+  // Until when it waits for more than its fewest layers. Unset: it has not come to that.
+  std::optional<absl::Time> grow_until;
+  std::string blocked_by;
+};
+
+// What became of a request id.
+struct RequestRecord {
+  enum class State { kWaiting, kAnswered, kEnded };
+  State state = State::kWaiting;
+  // 0: not known (resumed, or a mark for a call that has not come).
+  uint64_t fingerprint = 0;
+  std::variant<std::monostate, BeginAnswer, EndAnswer, UpdateAnswer, DeclareRunAnswer, EmptyAnswer>
+      answer;
+  // The use that it began goes on.
+  bool live = false;
+  // Left by an EndUse for a BeginUse that has not come.
+  bool mark = false;
+};
+
+struct Session {
+  SessionId id;
+  std::string worker;
+  Process process;
+  uint64_t attach_number = 0;
+  SessionPhase phase = SessionPhase::kAttached;
+  ConnectionId connection;
+  std::string device;  // empty: a driver
+  std::vector<ComponentId> components;
+  uint64_t sequence = 0;  // of the newest snapshot booked
+  Bytes pool;
+  Bytes pinned_host;
+  std::map<std::string, RequestRecord> requests;
+  std::deque<std::string> finished;  // ids that may be forgotten, oldest first
+  int marks = 0;
+  std::map<std::string, std::vector<StageSpec>> pipelines;
+  absl::Time lost_at;
+  absl::Time gone_at;
+  // When it was last told to trim, with no empty pool and no end of a use since.
+  absl::Time trim_sent = absl::InfinitePast();
+
+  // Driver readings. `floor`: least charge since the newest complete reading began; `next_floor`:
+  // since the one under way began. A reading shows a worker's excess only above its floor.
+  Bytes floor;
+  Bytes next_floor;
+  // The charge has risen since the reading under way began: what it shows may be more than it began
+  // with, so it says nothing of this worker.
+  bool raised_in_reading = false;
+  Bytes charge_when_reading_began;
+  bool learned_known = false;
+  // Bytes beyond held that a quiet reading showed: context, libraries.
+  Bytes learned;
+  // Since when a reading shows more than charge, learned and tolerance allow. Infinite: it does
+  // not.
+  absl::Time residual_since = absl::InfiniteFuture();
+  // The reading under way began after the proof of death.
+  bool gone_before_reading = false;
+};
+
+struct Run {
+  RunId id;
+  SessionId driver;
+  std::string driver_name;
+  std::string pipeline;
+  std::vector<StageSpec> stages;
+  int next_stage = 0;
+  bool started = false;
+  uint64_t start_order = 0;
+  // When it ends by itself: its driver's session is lost. Infinite: not.
+  absl::Time ends_at = absl::InfiniteFuture();
+};
+
+struct Device {
+  DeviceSpec spec;
+  // Newest reading that was complete.
+  bool reading_known = false;
+  Bytes reading_total;
+  bool by_process_known = false;
+  std::map<int32_t, Bytes> by_process;
+  // Where the driver does not list processes: bytes beyond our workers, from the newest quiet
+  // reading.
+  Bytes external_in_total;
+  uint64_t reading_begun = 0;  // 0: none under way
+  bool quiet_when_begun = false;
+  absl::Time next_wanted_reading = absl::InfinitePast();
+  absl::Time readings_fail_since = absl::InfiniteFuture();
+};
+
+struct State {
+  std::map<std::string, Device> devices;
+  std::map<SessionId, Session> sessions;
+  std::map<ComponentId, Component> components;
+  std::map<ConnectionId, SessionId> connections;
+  std::map<CallId, uint64_t> waiting_calls;  // to order
+  std::map<uint64_t, WaitingUse> waiting;    // by order
+  std::map<RunId, Run> runs;
+  std::deque<Decision> decisions;
+  bool draining = false;
+};
+
+}  // namespace vrambroker::core
