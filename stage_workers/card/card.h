@@ -18,10 +18,11 @@
 namespace vrambroker::card {
 
 // Memory on a card. A plain handle: copying it copies no memory, and whoever allocated it frees it.
+// A copy of it with fewer bytes stands for the first of them.
 struct DeviceBuffer {
   // Never 0 for a buffer that was allocated; never used twice by one Card object. 0: no buffer.
   uint64_t id = 0;
-  // Size as asked for, in bytes.
+  // Size as asked for, in bytes. Above 0.
   int64_t bytes = 0;
 
   explicit operator bool() const { return id != 0; }

@@ -266,6 +266,7 @@ absl::Status CudaCard::ComputeLayer(DeviceBuffer buffer, Activations activations
   if (absl::Status status = CheckActivations(activations); !status.ok()) return status;
   absl::StatusOr<char*> device = Find(buffer, 0, buffer.bytes);
   if (!device.ok()) return device.status();
+  if (buffer.bytes < 1) return absl::InvalidArgumentError(absl::StrCat(uuid_, ": an empty layer"));
   cudaSetDevice(device_);
   const int64_t lines = SampledLines(buffer.bytes);
   std::vector<char> sample(lines * kLineBytes, 0);

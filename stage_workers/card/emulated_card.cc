@@ -220,6 +220,11 @@ absl::Status EmulatedCard::ComputeLayer(DeviceBuffer buffer, Activations activat
     std::lock_guard<std::mutex> lock(impl_->mutex);
     const auto found = impl_->buffers.find(buffer.id);
     if (found == impl_->buffers.end()) return impl_->Unknown(buffer);
+    if (buffer.bytes < 1 || buffer.bytes > found->second.bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(Uuid(), ": a layer of ", buffer.bytes,
+                                                     " bytes in a buffer of ",
+                                                     found->second.bytes));
+    }
     allocation = found->second.allocation;
   }
   const int64_t lines = SampledLines(buffer.bytes);

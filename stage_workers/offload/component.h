@@ -13,12 +13,15 @@
 //
 // Results are bit-identical whatever was resident, streamed, retained or revoked.
 //
-// Locking: every method except Lock() and Hurry() requires that the caller holds Lock(). A use may
-// keep it from BeginUse to ReleaseAfterUse, or take it for each call: what targets do (ReleaseTo,
-// LoadNext) is refused with FAILED_PRECONDITION while a use runs.
+// Locking: every method except Lock(), LockUrgently() and Hurry() requires that the caller holds
+// the component's lock. A use may keep it from BeginUse to ReleaseAfterUse, or take it for each
+// call: what targets do (ReleaseTo, LoadNext) is refused with FAILED_PRECONDITION while a use runs.
+// A thread that applies targets takes it for one layer at a time, so that a use waits for one layer
+// at most.
 #ifndef VRAMBROKER_STAGE_WORKERS_OFFLOAD_COMPONENT_H_
 #define VRAMBROKER_STAGE_WORKERS_OFFLOAD_COMPONENT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -61,7 +64,7 @@ struct ComponentOptions {
 
 struct UseOptions {
   // Layers of the keep order that stay on the device during the use: 0 to configured. Layers held
-  // beyond them are released first.
+  // beyond them are released first. Of a permanent component all are resident, whatever this says.
   int resident_layers = 0;
   // RunPass calls at most, above 0: the window is filled ahead across passes, not past the last.
   int passes = 1;
@@ -110,11 +113,14 @@ class StreamedComponent {
   ~StreamedComponent();
 
   [[nodiscard]] std::unique_lock<std::mutex> Lock() { return std::unique_lock<std::mutex>(mutex_); }
-  // Needs no lock: lifts the pace of a LoadNext that another thread is in, so that it ends soon.
+  // The same for a use: a LoadNext that another thread is in, or begins before the lock is had,
+  // runs at the link's rate.
+  [[nodiscard]] std::unique_lock<std::mutex> LockUrgently();
+  // Lifts the pace of a LoadNext that another thread is in, so that it ends soon.
   void Hurry();
 
-  // Fixed weights on the device. Placing twice, or removing what is not there, changes nothing.
-  // Removing is FAILED_PRECONDITION during a use.
+  // Fixed weights on the device. Placing twice, or removing what is not there, changes nothing;
+  // after an error nothing of them stays. Removing is FAILED_PRECONDITION during a use.
   absl::Status PlaceFixed();
   absl::Status RemoveFixed();
   // Places all layers of a kPermanent component, then drops the host copy if it is not to be kept.
@@ -149,11 +155,16 @@ class StreamedComponent {
   // configured layers are held; otherwise as for ReleaseTo. After an error nothing of it stays.
   absl::StatusOr<int> LoadNext(double pace);
 
-  // Writes a layer's bytes (execution index; exactly its size): on the device if it is held, to be
-  // written back when it is released; else in the host copy. FAILED_PRECONDITION during a use.
+  // Writes a layer's bytes, exactly its size and laid out as on the device (`layer` is an execution
+  // index): on the device if it is held, to be written back when it is released; else in the host
+  // copy. FAILED_PRECONDITION during a use.
   absl::Status WriteLayer(int layer, absl::Span<const char> bytes);
-  // Says that a held layer's bytes were changed on the device by other means.
+  // Says that a held layer's bytes were changed on the device by other means. FAILED_PRECONDITION
+  // during a use and for a layer that is not held.
   absl::Status MarkChanged(int layer);
+  // Where a held layer lies on the device; no buffer for one that is not held. For MarkChanged's
+  // callers; it stays the component's.
+  card::DeviceBuffer LayerBuffer(int layer) const;
 
   const ComponentOptions& options() const { return options_; }
   const LayerMap& map() const { return map_; }
@@ -178,33 +189,51 @@ class StreamedComponent {
   const absl::Status& pin_status() const { return pin_status_; }
 
  private:
-  // A layer's own place on the device.
+  // Weights in a buffer of their own on the device.
   struct Place {
     card::DeviceBuffer buffer;
-    card::Event loading;
+    // A copy that has not been waited for.
+    card::Event loading = nullptr;
     bool loaded = false;
     bool changed = false;
   };
   // A slot of the window.
   struct Slot {
     card::DeviceBuffer buffer;
-    card::Event loading;
+    card::Event loading = nullptr;
   };
-  class Pass;
 
   StreamedComponent(PoolAllocator* pool, LayerMap map, ComponentOptions options);
+  void PinHostCopy();
 
   absl::Status CheckIdle(const char* operation) const;
+  absl::Status CheckRevocable(const char* operation) const;
+  absl::Status CheckLayer(int layer) const;
   absl::Status CheckUse(const UseOptions& use) const;
-  absl::Status AllocateForUse(const UseOptions& use);
-  absl::Status Load(Place& place, const TensorGroup& tensors, double pace);
+  absl::Status CheckPass(card::Activations activations) const;
+  // How many layers of the keep order are resident during the use at hand.
+  int ResidentLayers() const;
+
+  // Loading into places: start, and wait for the end. A place that was started holds its buffer
+  // until FreePlace, loaded or not.
   absl::Status StartLoad(Place& place, const TensorGroup& tensors, double pace);
-  absl::Status FinishLoad(Place& place, int64_t bytes);
-  absl::Status WriteBack(int layer);
-  absl::Status WriteBackFrom(int rank);
+  absl::Status FinishLoad(Place& place);
   void FreePlace(Place& place);
-  void FreeFromRank(int rank);
+  absl::Status LoadAllLayers();
+
+  absl::Status AllocateForUse();
   void FreeUseBuffers();
+  // Waits for all copies in flight.
+  void Drain();
+  absl::Status IssueCopies(int64_t step);
+  absl::Status RunLayer(int64_t step, card::Activations activations, absl::Duration time,
+                        PassStats& stats);
+  absl::StatusOr<card::DeviceBuffer> AwaitLayer(int64_t step, PassStats& stats);
+  absl::Status RunLayers(card::Activations activations, absl::Duration pass_time, PassStats& stats);
+
+  absl::Status WriteBack(int layer);
+  // Writes back and frees all layers from a rank of the keep order on, the last first.
+  absl::Status ReleaseFromRank(int rank);
   int LoadedPrefix() const;
   void DropHostCopy();
 
@@ -223,6 +252,7 @@ class StreamedComponent {
   absl::Status pin_status_;
   bool has_host_copy_ = true;
   bool fixed_placed_ = false;
+  bool permanent_placed_ = false;
   Place fixed_;
   // By execution index.
   std::vector<Place> places_;
@@ -234,12 +264,14 @@ class StreamedComponent {
   int passes_begun_ = 0;
   card::DeviceBuffer activation_;
   std::vector<Slot> slots_;
-  // Layers streamed since the use began that were issued and that were computed.
+  // Layers streamed since the use began: whose copy was queued, and that were computed.
   int64_t streamed_issued_ = 0;
   int64_t streamed_done_ = 0;
-  // The next step of the use (pass * layers + execution index) whose copy was not issued yet.
+  // The next step of the use (pass * layers + execution index) whose copy was not queued yet.
   int64_t next_issue_ = 0;
 
+  // Threads in LockUrgently, and the load that they are waiting for.
+  std::atomic<int> urgent_{0};
   std::mutex hurry_mutex_;
   card::Event hurry_event_;
 };

@@ -53,16 +53,21 @@ class PoolAllocator {
   card::Card* card() const { return card_; }
 
  private:
+  // A block in use: what was asked for, and its size on the card.
+  struct Block {
+    int64_t bytes = 0;
+    int64_t block_bytes = 0;
+  };
+
   int64_t TrimLocked();
-  void RaisePeak();
 
   card::Card* const card_;
   const PoolOptions options_;
   mutable std::mutex mutex_;
   // Free blocks by their size on the card.
   std::multimap<int64_t, card::DeviceBuffer> cached_;
-  // Blocks in use: the size on the card of each.
-  std::unordered_map<uint64_t, int64_t> in_use_;
+  // By buffer id.
+  std::unordered_map<uint64_t, Block> in_use_;
   int64_t used_bytes_ = 0;
   int64_t card_bytes_ = 0;
   int64_t peak_bytes_ = 0;

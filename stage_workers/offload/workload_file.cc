@@ -1,0 +1,207 @@
+#include "stage_workers/offload/workload_file.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "stage_workers/offload/layers.h"
+
+namespace vrambroker::offload {
+namespace {
+
+constexpr int kMaxNamed = 256;
+constexpr int kMaxStages = 64;
+constexpr int kMaxRuns = 100'000;
+// Bytes of a component in all; keeps sums far from overflow.
+constexpr int64_t kMaxComponentBytes = int64_t{1} << 50;
+
+absl::Status Invalid(const std::string& field, const std::string& given,
+                     const std::string& allowed) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", given, " given; ", allowed));
+}
+
+absl::Status AtLeast(const std::string& field, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return Invalid(field, absl::StrCat(value), absl::StrCat(least, " or more is allowed"));
+}
+
+absl::Status AtMostEntries(const std::string& field, int64_t count, int64_t most) {
+  if (count <= most) return absl::OkStatus();
+  return Invalid(field, absl::StrCat(count, " entries"),
+                 absl::StrCat("at most ", most, " are allowed"));
+}
+
+absl::Status FiniteAtLeastZero(const std::string& field, double value) {
+  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
+  return Invalid(field, absl::StrCat(value), "a finite number of 0 or more is needed");
+}
+
+// Not empty, and not taken before.
+absl::Status NewName(const std::string& field, const std::string& name,
+                     std::set<std::string>& names) {
+  if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(field, ": empty"));
+  if (names.insert(name).second) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": \"", name, "\" is used before"));
+}
+
+absl::Status KnownName(const std::string& field, const std::string& name,
+                       const std::set<std::string>& names, const char* what) {
+  if (names.count(name) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": \"", name, "\" is no ", what, " of this workload"));
+}
+
+// The first of several checks that fails.
+absl::Status First(std::initializer_list<absl::Status> checks) {
+  for (const absl::Status& status : checks) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDevice(const v1::WorkloadDevice& device) {
+  if (absl::Status status = First({AtLeast("device.capacity_bytes", device.capacity_bytes(), 1),
+                                   AtLeast("device.reserve_bytes", device.reserve_bytes(), 0)});
+      !status.ok()) {
+    return status;
+  }
+  if (device.reserve_bytes() >= device.capacity_bytes()) {
+    return Invalid(
+        "device.reserve_bytes", absl::StrCat(device.reserve_bytes()),
+        absl::StrCat("less than the capacity of ", device.capacity_bytes(), " is allowed"));
+  }
+  const double rate = device.h2d_bytes_per_second();
+  if (std::isfinite(rate) && rate > 0) return absl::OkStatus();
+  return Invalid("device.h2d_bytes_per_second", absl::StrCat(rate),
+                 "a finite number above 0 is needed");
+}
+
+absl::Status CheckComponent(const std::string& field, const v1::WorkloadComponent& component) {
+  if (absl::Status status =
+          First({AtLeast(field + ".fixed_bytes", component.fixed_bytes(), 0),
+                 AtLeast(field + ".window_layers", component.window_layers(), 0),
+                 FiniteAtLeastZero(field + ".pass_seconds", component.pass_seconds())});
+      !status.ok()) {
+    return status;
+  }
+  int64_t layers = 0;
+  double bytes = static_cast<double>(component.fixed_bytes());
+  for (int i = 0; i < component.layer_groups_size(); ++i) {
+    const v1::LayerGroup& group = component.layer_groups(i);
+    const std::string place = absl::StrCat(field, ".layer_groups[", i, "]");
+    if (absl::Status status = First({AtLeast(place + ".count", group.count(), 1),
+                                     AtLeast(place + ".layer_bytes", group.layer_bytes(), 1)});
+        !status.ok()) {
+      return status;
+    }
+    layers += group.count();
+    bytes += static_cast<double>(group.count()) * static_cast<double>(group.layer_bytes());
+  }
+  if (layers < 1 || layers > kMaxLayers) {
+    return Invalid(field + ".layer_groups", absl::StrCat(layers, " layers"),
+                   absl::StrCat("1 to ", kMaxLayers, " are allowed"));
+  }
+  if (bytes > static_cast<double>(kMaxComponentBytes)) {
+    return Invalid(field, absl::StrCat(bytes, " bytes in all"),
+                   absl::StrCat("at most ", kMaxComponentBytes, " are allowed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPipeline(const std::string& field, const v1::WorkloadPipeline& pipeline,
+                           const std::set<std::string>& components) {
+  if (pipeline.stages_size() < 1 || pipeline.stages_size() > kMaxStages) {
+    return Invalid(field + ".stages", absl::StrCat(pipeline.stages_size(), " stages"),
+                   absl::StrCat("1 to ", kMaxStages, " are allowed"));
+  }
+  for (int i = 0; i < pipeline.stages_size(); ++i) {
+    const v1::WorkloadStage& stage = pipeline.stages(i);
+    const std::string place = absl::StrCat(field, ".stages[", i, "]");
+    absl::Status status =
+        First({KnownName(place + ".component", stage.component(), components, "component"),
+               AtLeast(place + ".passes", stage.passes(), 0),
+               AtLeast(place + ".activation_bytes", stage.activation_bytes(), 0)});
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckName(const std::string& name) {
+  const bool good = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '-' || c == '_';
+  });
+  if (good) return absl::OkStatus();
+  return Invalid("name", absl::StrCat("\"", name, "\""),
+                 "letters, digits, '.', '-' and '_' are allowed, at least one");
+}
+
+}  // namespace
+
+absl::Status CheckWorkload(const v1::Workload& workload) {
+  if (absl::Status status =
+          First({CheckName(workload.name()), CheckDevice(workload.device()),
+                 AtLeast("max_concurrent_runs", workload.max_concurrent_runs(), 0),
+                 AtMostEntries("components", workload.components_size(), kMaxNamed),
+                 AtMostEntries("pipelines", workload.pipelines_size(), kMaxNamed),
+                 AtMostEntries("runs", workload.runs_size(), kMaxRuns)});
+      !status.ok()) {
+    return status;
+  }
+  std::set<std::string> components;
+  for (int i = 0; i < workload.components_size(); ++i) {
+    const std::string field = absl::StrCat("components[", i, "]");
+    absl::Status status =
+        First({NewName(field + ".name", workload.components(i).name(), components),
+               CheckComponent(field, workload.components(i))});
+    if (!status.ok()) return status;
+  }
+  std::set<std::string> pipelines;
+  for (int i = 0; i < workload.pipelines_size(); ++i) {
+    const std::string field = absl::StrCat("pipelines[", i, "]");
+    absl::Status status = First({NewName(field + ".name", workload.pipelines(i).name(), pipelines),
+                                 CheckPipeline(field, workload.pipelines(i), components)});
+    if (!status.ok()) return status;
+  }
+  for (int i = 0; i < workload.runs_size(); ++i) {
+    const std::string field = absl::StrCat("runs[", i, "]");
+    absl::Status status =
+        First({KnownName(field + ".pipeline", workload.runs(i).pipeline(), pipelines, "pipeline"),
+               FiniteAtLeastZero(field + ".arrival_seconds", workload.runs(i).arrival_seconds())});
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Workload> LoadWorkload(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
+  const int64_t bytes = static_cast<int64_t>(file.tellg());
+  if (bytes < 0 || bytes > kMaxWorkloadFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", bytes, " bytes; at most ", kMaxWorkloadFileBytes, " are read"));
+  }
+  std::string text(bytes, '\0');
+  file.seekg(0);
+  if (!file.read(text.data(), bytes)) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  }
+  v1::Workload workload;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(text, &workload);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": no workload: ", std::string(parsed.message())));
+  }
+  if (absl::Status status = CheckWorkload(workload); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
+  }
+  return workload;
+}
+
+}  // namespace vrambroker::offload
