@@ -11,6 +11,9 @@ constexpr int kNone = -1;
 // Passes that let uses do without their window. Each is a whole greedy pass; more changed no plan
 // measured.
 constexpr int kWindowRounds = 3;
+// Exchanges of layers, for each link. A bound, not a tuning: the published rows need at most one a
+// link.
+constexpr int kExchangesPerLink = 2;
 
 // Layers of a component that stay from one use (or from now) to the next use (or with none known).
 struct Link {
@@ -53,13 +56,19 @@ class Greedy {
   Plan Solve() {
     std::vector<bool> whole(p_.uses.size(), false);
     Draft best = BestOrder(whole);
-    Improve(whole, &best);
-    std::vector<bool> eager = WholeWhereItFits();
-    Draft other = BestOrder(eager);
-    if (other.feasible) {
-      Improve(eager, &other);
-      if (other.saved > best.saved) best = std::move(other);
+    Improve(&whole, &best);
+    const std::vector<bool> fits = WholeWhereItFits();
+    Try(fits, &whole, &best);
+    // Whether a component does without its window is all one for its uses, or nearly: flip one at a
+    // time.
+    for (int c = 0; c < static_cast<int>(p_.components.size()); ++c) {
+      std::vector<bool> flipped = whole;
+      for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
+        if (p_.uses[i].component == c) flipped[i] = !whole[i] && fits[i];
+      }
+      if (flipped != whole) Try(flipped, &whole, &best);
     }
+    Exchange(&best);
     return Extract(std::move(best));
   }
 
@@ -225,32 +234,90 @@ class Greedy {
     return saved;
   }
 
+  // Takes `candidate`, improved, where it saves more.
+  void Try(std::vector<bool> candidate, std::vector<bool>* whole, Draft* best) const {
+    Draft draft = BestOrder(candidate);
+    if (!draft.feasible) return;
+    Improve(&candidate, &draft);
+    if (draft.saved <= best->saved) return;
+    *best = std::move(draft);
+    *whole = std::move(candidate);
+  }
+
   // A use that all but holds its layers can have the rest in place of its window.
-  void Improve(std::vector<bool> whole, Draft* best) const {
+  void Improve(std::vector<bool>* whole, Draft* best) const {
     for (int round = 0; round < kWindowRounds; ++round) {
-      bool changed = false;
+      std::vector<bool> more = *whole;
       for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
         const PlanUse& u = p_.uses[i];
         const LayerTable& layers = Layers(i);
-        if (whole[i] || u.granted >= 0 || u.max_resident < layers.count()) continue;
+        if (more[i] || u.granted >= 0 || u.max_resident < layers.count()) continue;
         const int64_t missing = (layers.All() - layers.Of(best->resident[i])).count();
-        if (missing > Room(u.first_slot, u.last_slot, *best) + u.window.count()) continue;
-        whole[i] = true;
-        changed = true;
+        more[i] = missing <= Room(u.first_slot, u.last_slot, *best) + u.window.count();
       }
-      if (!changed) return;
-      Draft next = BestOrder(whole);
+      if (more == *whole) return;
+      Draft next = BestOrder(more);
       if (!next.feasible || next.saved < best->saved) return;
       *best = std::move(next);
+      *whole = std::move(more);
     }
+  }
+
+  // Layers are whole, so that what the greedy order leaves over may be less than the next layer of
+  // anything. One more layer of one link for fewer bytes of another may then gain. Without this,
+  // the row of prompt-rewrite-sdxl at 12 GiB is 2.7 % above its optimum; with it, at it.
+  void Exchange(Draft* d) const {
+    int budget = kExchangesPerLink * static_cast<int>(links_.size());
+    for (bool changed = true; changed && budget > 0;) {
+      changed = false;
+      for (int x = 0; x < static_cast<int>(links_.size()) && budget > 0; ++x) {
+        for (int y = 0; y < static_cast<int>(links_.size()); ++y) {
+          if (x == y || !ExchangeGains(x, y, d)) continue;
+          changed = true;
+          --budget;
+          break;
+        }
+      }
+    }
+    d->saved = Saved(*d);
+  }
+
+  // One more layer of link x for as few of link y as make room, where that gains. Only between
+  // slots: both ends of x must have room already.
+  bool ExchangeGains(int x, int y, Draft* d) const {
+    const Link& lx = links_[x];
+    const Link& ly = links_[y];
+    if (d->kept[x] >= lx.most || lx.value <= 0 || d->kept[y] == 0) return false;
+    if (lx.last < ly.first || ly.last < lx.first) return false;
+    const LayerTable& layers = LayersOf(lx.component);
+    const int64_t size = (layers.Of(d->kept[x] + 1) - layers.Of(d->kept[x])).count();
+    int64_t deficit = 0;
+    for (int s = lx.first; s <= lx.last; ++s) {
+      const int64_t missing = size - d->free[s];
+      if (missing > 0 && (s < ly.first || s > ly.last)) return false;
+      deficit = std::max(deficit, missing);
+    }
+    const LayerTable& others = LayersOf(ly.component);
+    const int64_t have = others.Of(d->kept[y]).count();
+    if (deficit <= 0 || deficit > have) return false;
+    const int left = others.Within(Bytes(have - deficit));
+    const int64_t freed = have - others.Of(left).count();
+    if (lx.value * static_cast<double>(size) <= ly.value * static_cast<double>(freed)) return false;
+    for (int end : {lx.from, lx.to}) {
+      if (end != kNone && ReachableResident(end, *d) <= d->kept[x]) return false;
+    }
+    for (int s = ly.first; s <= ly.last; ++s) d->free[s] += freed;
+    d->kept[y] = left;
+    RaiseLink(x, d->kept[x] + 1, d);
+    return true;
   }
 
   std::vector<bool> WholeWhereItFits() const {
     std::vector<bool> whole(p_.uses.size(), false);
     for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
       const PlanUse& u = p_.uses[i];
-      whole[i] = u.granted < 0 && u.max_resident == Layers(i).count() && ResidentValue(i) > 0 &&
-                 Layers(i).All() + u.need <= p_.capacity;
+      whole[i] = u.granted < 0 && u.max_resident == Layers(i).count() &&
+                 p_.components[u.component].sigma > 0 && Layers(i).All() + u.need <= p_.capacity;
     }
     return whole;
   }
