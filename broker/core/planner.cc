@@ -252,6 +252,7 @@ class Greedy {
         const PlanUse& u = p_.uses[i];
         const LayerTable& layers = Layers(i);
         if (more[i] || u.granted >= 0 || u.max_resident < layers.count()) continue;
+        if (p_.components[u.component].sigma <= 0) continue;  // the window is the cheaper one
         const int64_t missing = (layers.All() - layers.Of(best->resident[i])).count();
         more[i] = missing <= Room(u.first_slot, u.last_slot, *best) + u.window.count();
       }
