@@ -1,10 +1,11 @@
-// A worker's or driver's side of the broker: one session, kept alive and re-opened, with its components kept
-// at their targets. Thread-safe.
+// A worker's or driver's side of the broker: one session, kept alive and re-opened, with its
+// components kept at their targets. Thread-safe.
 //
 //   auto client = BrokerClient::Create(options);             // attaches in the background
 //   auto use = client->BeginUse("dit", {.passes = 40, .activation_bytes = need});
 //   ... run with use->resident_layers() ...
-//   use->End(measured);                                      // or let it go: its destructor ends it
+//   use->End(measured);                                      // or let it go: its destructor ends
+//   it
 #pragma once
 
 #include <cstdint>
@@ -30,11 +31,14 @@ struct ClientOptions {
   std::vector<ManagedComponent*> components;
   // Their allocator, which must outlive the client. Null: nothing is pooled.
   ManagedPool* pool = nullptr;
-  // Resident layers of a use where no broker lives, by component name; others stream everything (0).
+  // Resident layers of a use where no broker lives, by component name; others stream everything
+  // (0).
   std::vector<std::pair<std::string, int>> configured_resident;
-  // Where brokers lock their devices: a device whose lock is free has no broker. Empty: DefaultLockDir().
+  // Where brokers lock their devices: a device whose lock is free has no broker. Empty:
+  // DefaultLockDir().
   std::string lock_dir;
-  // UUID of the device, to look for its lock. Empty: the broker is taken to live, and uses wait for it.
+  // UUID of the device, to look for its lock. Empty: the broker is taken to live, and uses wait for
+  // it.
   std::string device_uuid;
   // False: no thread applies targets; the program calls Poll() when poll_descriptor() is readable.
   bool apply_thread = true;
@@ -65,7 +69,8 @@ struct UseOptions {
 
 class BrokerClient;
 
-// A use that is running. Holds the component's lock. Move-only; End() at the latest in the destructor.
+// A use that is running. Holds the component's lock. Move-only; End() at the latest in the
+// destructor.
 class Use {
  public:
   Use(Use&&) noexcept;
@@ -75,14 +80,16 @@ class Use {
   // 0 where it runs without a broker.
   uint64_t use_id() const;
   int resident_layers() const;
-  // Whether the broker granted it; else the configured count applies and all is released at the end.
+  // Whether the broker granted it; else the configured count applies and all is released at the
+  // end.
   bool brokered() const;
   // From asking to the answer.
   absl::Duration waited() const;
   v1::Reason reason() const;
 
-  // Frees window and activation, tells the broker, releases down to what it lets stay, reports, gives up the
-  // lock. Returns the layers kept. Waits for a lost broker no longer than `patience`, then releases all.
+  // Frees window and activation, tells the broker, releases down to what it lets stay, reports,
+  // gives up the lock. Returns the layers kept. Waits for a lost broker no longer than `patience`,
+  // then releases all.
   int End(const v1::UseMeasurements& measured, absl::Duration patience = absl::Seconds(10));
 
  private:
@@ -98,26 +105,27 @@ class BrokerClient {
   static absl::StatusOr<std::unique_ptr<BrokerClient>> Create(ClientOptions options);
   ~BrokerClient();
 
-  // Waits until a session is open and all admitted components are placed, or no broker lives. Errors:
-  // DEADLINE_EXCEEDED; RESOURCE_EXHAUSTED where fixed bytes were refused, naming what is missing; or the
-  // broker's own refusal.
+  // Waits until a session is open and all admitted components are placed, or no broker lives.
+  // Errors: DEADLINE_EXCEEDED; RESOURCE_EXHAUSTED where fixed bytes were refused, naming what is
+  // missing; or the broker's own refusal.
   absl::Status WaitReady(absl::Time deadline);
 
-  // Waits for admission, across lost streams and restarts of the broker. Errors: the broker's; DEADLINE_EXCEEDED
-  // past options.deadline; FAILED_PRECONDITION where the component is not one of ours.
+  // Waits for admission, across lost streams and restarts of the broker. Errors: the broker's;
+  // DEADLINE_EXCEEDED past options.deadline; FAILED_PRECONDITION where the component is not one of
+  // ours.
   absl::StatusOr<Use> BeginUse(const std::string& component, const UseOptions& options);
 
   // A full reset of all components that have no use now: waits for the running ones. Then reports.
   absl::Status ReleaseAll();
 
-  // Drivers. Pipelines are declared again in each new session. Run ids are the broker's own: after its restart
-  // older ones name nothing, and uses that carry them count as undeclared.
+  // Drivers. Pipelines are declared again in each new session. Run ids are the broker's own: after
+  // its restart older ones name nothing, and uses that carry them count as undeclared.
   absl::Status DeclarePipeline(const v1::DeclarePipelineRequest& pipeline);
   absl::StatusOr<uint64_t> DeclareRun(const std::string& pipeline);
   absl::Status FinishRun(uint64_t run_id);
 
-  // For programs with one thread: applies targets that are due. poll_descriptor() becomes readable when there
-  // is something to do. Only where apply_thread is false.
+  // For programs with one thread: applies targets that are due. poll_descriptor() becomes readable
+  // when there is something to do. Only where apply_thread is false.
   void Poll();
   int poll_descriptor() const;
 

@@ -1,5 +1,5 @@
-// What the client library needs of a component to keep it at its target. The offload path implements it; so
-// can any program that owns layers on a device.
+// What the client library needs of a component to keep it at its target. The offload path
+// implements it; so can any program that owns layers on a device.
 #pragma once
 
 #include <mutex>
@@ -9,8 +9,8 @@
 
 namespace vrambroker::client {
 
-// A component's layers on its device. Everything but Describe() and lock() is called with the lock held, by
-// the thread that runs the use or by the one that applies targets, never by both at once.
+// A component's layers on its device. Everything but Describe() and lock() is called with the lock
+// held, by the thread that runs the use or by the one that applies targets, never by both at once.
 class ManagedComponent {
  public:
   virtual ~ManagedComponent() = default;
@@ -18,8 +18,8 @@ class ManagedComponent {
   // Name, device, layers in keep order, fixed and window bytes, lifetime. Constant.
   virtual v1::Component Describe() const = 0;
 
-  // The component's lock. A use holds it from BeginUse's answer to the end of EndUse; targets are applied
-  // under it between uses.
+  // The component's lock. A use holds it from BeginUse's answer to the end of EndUse; targets are
+  // applied under it between uses.
   virtual std::mutex& lock() = 0;
 
   // Layers allocated on the device now, copies in flight included: 0 to all.
@@ -31,15 +31,15 @@ class ManagedComponent {
   // Places the fixed bytes, and all layers of a permanent component. Called once, after admission.
   virtual absl::Status PlaceFixed() = 0;
 
-  // Frees window and activation to the allocator, at the end of a use and before the broker hears of it.
-  // The resident set stays as it is.
+  // Frees window and activation to the allocator, at the end of a use and before the broker hears
+  // of it. The resident set stays as it is.
   virtual void FreeNeeds() = 0;
 
   // Releases layers from the end of the keep order until at most `layers` are held.
   virtual absl::Status ReleaseTo(int layers) = 0;
 
-  // Loads the next layer in keep order onto the device at no more than `pace` bytes a second (0: the link's
-  // own rate) and returns once it is there. An error leaves held_layers() true.
+  // Loads the next layer in keep order onto the device at no more than `pace` bytes a second (0:
+  // the link's own rate) and returns once it is there. An error leaves held_layers() true.
   virtual absl::Status LoadNext(double pace) = 0;
 };
 

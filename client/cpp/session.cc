@@ -1,0 +1,495 @@
+#include "client/cpp/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/session_proto.h"
+
+namespace vrambroker::client {
+namespace {
+
+// A call that failed on the way, or that a draining broker put off, is sent again after this.
+constexpr absl::Duration kSendAgain = absl::Milliseconds(100);
+
+}  // namespace
+
+Session::Session(SessionOptions options)
+    : options_(std::move(options)), backoff_(options_.retry_interval) {
+  for (const v1::Component& spec : options_.components) {
+    ComponentState c;
+    c.spec = spec;
+    c.layers = LayerCount(spec);
+    components_.emplace(spec.name(), std::move(c));
+  }
+}
+
+Effects Session::Step(const Event& event, absl::Time now) {
+  now_ = std::max(now_, now);
+  effects_.clear();
+  std::visit([this](const auto& e) { On(e); }, event);
+  NoteConverged();
+  ReportIfDue();
+  AskToWake();
+  return std::move(effects_);
+}
+
+// ---- Session ----
+
+void Session::On(const Connect&) {
+  if (closed_ || stream_open_) return;
+  connect_at_ = absl::InfiniteFuture();
+  stream_open_ = true;
+  Emit(OpenStream{ComposeAttach()});
+}
+
+v1::AttachRequest Session::ComposeAttach() {
+  ++attach_number_;
+  session_id_ = 0;
+  withdrawals_.clear();  // uses that this Attach does not list have ended
+  report_in_flight_ = false;
+  report_due_ = false;
+  v1::AttachRequest request;
+  request.set_worker(options_.worker);
+  request.set_pid(options_.pid);
+  request.set_start_time_ticks(options_.start_time_ticks);
+  request.set_attach_number(attach_number_);
+  request.set_min_version(1);
+  request.set_max_version(1);
+  for (auto& [ticket, use] : uses_) {
+    use.listed = use.phase == Phase::kRunning;
+    switch (use.phase) {
+      case Phase::kWaiting:
+        use.sent = false;
+        break;
+      case Phase::kRunning: {
+        v1::RunningUse* running = request.add_running_uses();
+        running->set_request_id(use.request.request_id());
+        running->set_component(use.request.component());
+        running->set_granted_layers(use.granted);
+        running->set_window_bytes(use.window_bytes);
+        running->set_activation_bytes(use.request.activation_bytes());
+        running->set_generation(use.generation);
+        use.use_id = 0;
+        break;
+      }
+      case Phase::kEnding:
+        break;  // not listed: ended. Its caller hears of it with the welcome's target.
+    }
+  }
+  for (auto& [name, c] : components_) {
+    *request.add_components() = c.spec;
+    c.target.reset();
+  }
+  if (!components_.empty()) *request.mutable_snapshot() = TakeSnapshot();
+  return request;
+}
+
+void Session::On(const DirectiveReceived& e) {
+  if (e.attach_number != attach_number_ || !stream_open_) return;
+  if (e.directive.has_welcome()) TakeWelcome(e.directive.welcome());
+  if (session_id_ == 0) return;  // nothing counts before the welcome
+  for (const v1::Target& target : e.directive.targets()) TakeTarget(target);
+  if (e.directive.trim_pool()) Emit(TrimPool{});
+  if (!e.directive.has_welcome()) return;
+  std::vector<Ticket> waiting, ending;
+  for (const auto& [ticket, use] : uses_) {
+    if (use.phase == Phase::kWaiting) waiting.push_back(ticket);
+    if (use.phase == Phase::kEnding) ending.push_back(ticket);
+  }
+  for (Ticket ticket : ending) {
+    if (uses_.at(ticket).listed) {
+      SendEnding(ticket);  // it ended after the Attach that listed it was composed
+      continue;
+    }
+    const ComponentState& c = components_.at(uses_.at(ticket).request.component());
+    Close(ticket, c.target.has_value() ? std::min(c.held, c.target->layers) : 0);
+  }
+  for (Ticket ticket : waiting) SendWaiting(ticket);
+}
+
+void Session::TakeWelcome(const v1::Welcome& welcome) {
+  session_id_ = welcome.session_id();
+  epoch_ = welcome.broker_epoch();
+  if (welcome.has_orphan_after()) orphan_after_ = FromProto(welcome.orphan_after());
+  lost_at_ = absl::InfiniteFuture();
+  orphaned_ = false;
+  backoff_ = options_.retry_interval;
+  for (const v1::ResumedUse& resumed : welcome.resumed_uses()) {
+    for (auto& [ticket, use] : uses_) {
+      if (use.request.request_id() == resumed.request_id()) use.use_id = resumed.use_id();
+    }
+  }
+  refused_.clear();
+  for (const v1::RefusedComponent& r : welcome.refused_components()) {
+    refused_[r.component()] = r.message();
+  }
+  Emit(SessionChanged{true, absl::OkStatus()});
+}
+
+void Session::TakeTarget(const v1::Target& target) {
+  const auto it = components_.find(target.component());
+  if (it == components_.end()) return;
+  ComponentState& c = it->second;
+  if (c.target.has_value() && c.target->generation >= target.generation()) return;
+  Target t;
+  t.generation = target.generation();
+  t.layers = std::clamp(target.layers(), 0, c.layers);
+  t.pace = static_cast<double>(target.pace_bytes_per_second());
+  if (target.has_start_after()) t.not_before = now_ + FromProto(target.start_after());
+  c.target = t;
+  refused_.erase(target.component());  // a target admits it
+  if (!c.fixed_placed && !c.placing) {
+    c.placing = true;
+    Emit(PlaceFixed{target.component()});
+  }
+  Emit(WorkChanged{target.component()});
+}
+
+void Session::On(const StreamEnded& e) {
+  if (e.attach_number != attach_number_ || !stream_open_) return;
+  stream_open_ = false;
+  session_id_ = 0;
+  report_in_flight_ = false;
+  for (auto& [name, c] : components_) c.target.reset();
+  for (auto& [ticket, use] : uses_) {
+    if (use.phase == Phase::kWaiting) use.sent = false;
+  }
+  if (lost_at_ == absl::InfiniteFuture()) lost_at_ = now_;
+  if (IsFinalRefusal(e.status)) {
+    closed_ = true;
+    std::vector<Ticket> waiting;
+    for (const auto& [ticket, use] : uses_) {
+      if (use.phase == Phase::kWaiting) waiting.push_back(ticket);
+    }
+    for (Ticket ticket : waiting) {
+      uses_.erase(ticket);
+      Emit(UseRefused{ticket, e.status});
+    }
+    Emit(SessionChanged{false, e.status});
+    return;
+  }
+  Emit(SessionChanged{false, e.status});
+  connect_at_ = now_ + backoff_;
+  Emit(ConnectAt{connect_at_});
+  backoff_ = std::min(backoff_ * 2, options_.retry_interval * 10);
+}
+
+// ---- Uses ----
+
+std::string Session::NewRequestId(const char* kind) {
+  return absl::StrCat(kind, "-", options_.pid, "-", options_.start_time_ticks, "-", ++requests_);
+}
+
+void Session::On(const UseAsked& e) {
+  UseState use;
+  use.request = e.request;
+  uses_.emplace(e.ticket, std::move(use));
+  if (session_id_ != 0) SendWaiting(e.ticket);
+}
+
+// Under a new id in each session: what an older one knows of the old id is nobody's any more.
+void Session::SendWaiting(Ticket ticket) {
+  UseState& use = uses_.at(ticket);
+  if (!use.sent) use.request.set_request_id(NewRequestId("use"));
+  use.sent = true;
+  use.send_again = absl::InfiniteFuture();
+  use.request.set_session_id(session_id_);
+  Emit(SendBegin{attach_number_, use.request});
+}
+
+void Session::On(const BeginAnswered& e) {
+  if (e.attach_number != attach_number_ || session_id_ == 0) return;
+  const auto it = std::find_if(uses_.begin(), uses_.end(), [&](const auto& entry) {
+    return entry.second.phase == Phase::kWaiting && entry.second.sent &&
+           entry.second.request.request_id() == e.request_id;
+  });
+  if (it == uses_.end()) return;  // given up meanwhile: its EndUse is on the way
+  UseState& use = it->second;
+  if (e.status.ok()) {
+    use.phase = Phase::kRunning;
+    use.use_id = e.response.use_id();
+    use.granted = e.response.resident_layers();
+    use.generation = e.response.generation();
+    use.window_bytes = e.response.window_bytes();
+    ComponentState& c = components_.at(use.request.component());
+    if (!c.target.has_value() || c.target->generation < use.generation) {
+      c.target = Target{use.generation, use.granted};
+    }
+    Emit(UseGranted{it->first, use.granted, use.use_id, true, e.response.reason()});
+    return;
+  }
+  if (absl::IsAborted(e.status) && !IsDeadlock(e.status)) return;  // a new session will ask again
+  if (IsPassing(e.status)) {
+    use.send_again = now_ + kSendAgain;  // the same id: it takes over its place, or gets its answer
+    return;
+  }
+  const Ticket ticket = it->first;
+  uses_.erase(it);
+  Emit(UseRefused{ticket, e.status});
+}
+
+void Session::On(const UseGivenUp& e) {
+  const auto it = uses_.find(e.ticket);
+  if (it == uses_.end() || it->second.phase != Phase::kWaiting) return;
+  UseState use = std::move(it->second);
+  uses_.erase(it);
+  if (!use.sent || session_id_ == 0) return;
+  Emit(CancelBegin{use.request.request_id()});
+  Withdrawal withdrawal;
+  v1::EndUseRequest& end = withdrawal.request;
+  end.set_session_id(session_id_);
+  end.set_request_id(NewRequestId("end"));
+  end.set_begin_request_id(use.request.request_id());
+  *end.mutable_snapshot() = TakeSnapshot();
+  Emit(SendEnd{attach_number_, end});
+  withdrawals_.emplace(end.request_id(), std::move(withdrawal));
+}
+
+void Session::On(const UseOver& e) {
+  const auto it = uses_.find(e.ticket);
+  if (it == uses_.end() || it->second.phase != Phase::kRunning) return;
+  UseState& use = it->second;
+  ComponentState& c = components_.at(use.request.component());
+  c.held = std::clamp(e.held, 0, c.layers);
+  c.copying = false;
+  use.phase = Phase::kEnding;
+  *use.end.mutable_measured() = e.measured;
+  if (session_id_ == 0) {
+    // An open stream without a welcome has been told of a running use: the end is sent once it
+    // answers.
+    if (!stream_open_) Close(e.ticket, 0);
+    return;
+  }
+  NoteConverged();
+  use.end.set_session_id(session_id_);
+  use.end.set_request_id(NewRequestId("end"));
+  use.end.set_begin_request_id(use.request.request_id());
+  *use.end.mutable_snapshot() = TakeSnapshot();
+  Emit(SendEnd{attach_number_, use.end});
+}
+
+void Session::On(const EndAnswered& e) {
+  if (e.attach_number != attach_number_ || session_id_ == 0) return;
+  if (e.status.ok() && !e.response.target().component().empty()) TakeTarget(e.response.target());
+  if (e.status.ok() && e.response.trim_pool()) Emit(TrimPool{});
+  const bool again = IsPassing(e.status);
+  if (const auto w = withdrawals_.find(e.request_id); w != withdrawals_.end()) {
+    if (again) w->second.send_again = now_ + kSendAgain;
+    if (!again) withdrawals_.erase(w);
+    return;
+  }
+  for (auto& [ticket, use] : uses_) {
+    if (use.phase != Phase::kEnding || use.end.request_id() != e.request_id) continue;
+    if (again) {
+      use.send_again = now_ + kSendAgain;
+    } else if (!absl::IsAborted(e.status)) {
+      // Not known there: it has ended, and nothing is granted to stay.
+      const ComponentState& c = components_.at(use.request.component());
+      Close(ticket, e.status.ok() && c.target.has_value() ? std::min(c.held, c.target->layers) : 0);
+    }
+    return;
+  }
+}
+
+void Session::On(const EndGivenUp& e) {
+  const auto it = uses_.find(e.ticket);
+  if (it == uses_.end() || it->second.phase != Phase::kEnding) return;
+  if (session_id_ != 0) {
+    // The broker must still hear of it.
+    withdrawals_.emplace(it->second.end.request_id(),
+                         Withdrawal{it->second.end, it->second.send_again});
+  }
+  Close(e.ticket, 0);
+}
+
+void Session::Close(Ticket ticket, int keep) {
+  const std::string component = uses_.at(ticket).request.component();
+  uses_.erase(ticket);
+  report_due_ = true;
+  Emit(UseClosed{ticket, keep});
+  Emit(WorkChanged{component});
+}
+
+void Session::On(const NoBrokerLives&) {
+  if (session_id_ != 0) return;
+  for (auto& [ticket, use] : uses_) {
+    if (use.phase != Phase::kWaiting || ActiveUse(use.request.component()) != nullptr) continue;
+    const auto configured = options_.configured_resident.find(use.request.component());
+    const ComponentState& c = components_.at(use.request.component());
+    use.phase = Phase::kRunning;
+    use.brokered = false;
+    use.use_id = 0;
+    use.generation = 0;
+    use.granted = configured == options_.configured_resident.end()
+                      ? 0
+                      : std::clamp(configured->second, 0, c.layers);
+    use.window_bytes = use.granted < c.layers ? c.spec.window_bytes() : 0;
+    if (use.request.request_id().empty()) use.request.set_request_id(NewRequestId("use"));
+    Emit(UseGranted{ticket, use.granted, 0, false, v1::REASON_UNSPECIFIED});
+  }
+}
+
+// ---- Residency ----
+
+const Session::UseState* Session::ActiveUse(const std::string& component) const {
+  for (const auto& [ticket, use] : uses_) {
+    if (use.phase != Phase::kWaiting && use.request.component() == component) return &use;
+  }
+  return nullptr;
+}
+
+void Session::On(const HeldChanged& e) {
+  const auto it = components_.find(e.component);
+  if (it == components_.end()) return;
+  it->second.held = std::clamp(e.held, 0, it->second.layers);
+  it->second.copying = e.copying;
+  if (!e.copying) report_due_ = true;
+}
+
+void Session::On(const FixedPlaced& e) {
+  const auto it = components_.find(e.component);
+  if (it == components_.end()) return;
+  it->second.fixed_placed = true;
+  it->second.placing = false;
+  report_due_ = true;
+}
+
+void Session::On(const PoolChanged& e) {
+  report_due_ |= e.pool_bytes != pool_bytes_;
+  pool_bytes_ = e.pool_bytes;
+  pinned_host_bytes_ = e.pinned_host_bytes;
+}
+
+Work Session::NextWork(const std::string& component) const {
+  Work work;
+  const auto it = components_.find(component);
+  if (it == components_.end() || ActiveUse(component) != nullptr) return work;
+  const ComponentState& c = it->second;
+  if (orphaned_ && c.held > 0 && c.spec.lifetime() != v1::LIFETIME_PERMANENT) {
+    work.kind = Work::Kind::kRelease;
+    return work;
+  }
+  if (!c.target.has_value()) return work;
+  if (c.held > c.target->layers) {
+    work.kind = Work::Kind::kRelease;
+    work.layers = c.target->layers;
+  } else if (c.held < c.target->layers && session_id_ != 0 && now_ >= c.target->not_before &&
+             c.spec.lifetime() != v1::LIFETIME_PERMANENT) {
+    work.kind = Work::Kind::kLoad;
+    work.pace = c.target->pace;
+  }
+  return work;
+}
+
+// A generation is completed when exactly its layers are held and no copy is in flight.
+void Session::NoteConverged() {
+  for (auto& [name, c] : components_) {
+    if (!c.target.has_value() || c.copying || c.held != c.target->layers) continue;
+    const UseState* use = ActiveUse(name);
+    if (use != nullptr &&
+        (use->phase == Phase::kRunning || use->generation != c.target->generation)) {
+      continue;  // while it runs, what it holds is not told
+    }
+    if (c.completed >= c.target->generation) continue;
+    c.completed = c.target->generation;
+    report_due_ = true;
+  }
+}
+
+v1::Snapshot Session::TakeSnapshot() {
+  v1::Snapshot snapshot;
+  snapshot.set_sequence(++sequence_);
+  snapshot.set_pool_bytes(pool_bytes_);
+  snapshot.set_pinned_host_bytes(pinned_host_bytes_);
+  for (const auto& [name, c] : components_) {
+    v1::ComponentResidency* r = snapshot.add_components();
+    r->set_component(name);
+    r->set_held_layers(c.held);
+    r->set_completed_generation(c.completed);
+    r->set_fixed_placed(c.fixed_placed);
+  }
+  report_due_ = false;
+  return snapshot;
+}
+
+void Session::ReportIfDue() {
+  if (!report_due_ || report_in_flight_ || session_id_ == 0 || components_.empty()) return;
+  report_in_flight_ = true;
+  report_again_ = absl::InfiniteFuture();
+  v1::ReportResidencyRequest request;
+  request.set_session_id(session_id_);
+  *request.mutable_snapshot() = TakeSnapshot();
+  Emit(SendReport{attach_number_, std::move(request)});
+}
+
+void Session::On(const ReportAnswered& e) {
+  if (e.attach_number != attach_number_ || session_id_ == 0) return;
+  if (!e.status.ok()) {
+    report_due_ = true;  // what it said may not have arrived
+    report_again_ = now_ + kSendAgain;
+    return;
+  }
+  report_in_flight_ = false;
+  for (const v1::Target& target : e.response.targets()) TakeTarget(target);
+}
+
+// ---- Time ----
+
+void Session::On(const Tick&) {
+  for (auto& [ticket, use] : uses_) {
+    if (use.send_again > now_ || session_id_ == 0) continue;
+    use.send_again = absl::InfiniteFuture();
+    if (use.phase == Phase::kWaiting) SendWaiting(ticket);
+    if (use.phase == Phase::kEnding) Emit(SendEnd{attach_number_, use.end});
+  }
+  for (auto& [id, withdrawal] : withdrawals_) {
+    if (withdrawal.send_again > now_ || session_id_ == 0) continue;
+    withdrawal.send_again = absl::InfiniteFuture();
+    Emit(SendEnd{attach_number_, withdrawal.request});
+  }
+  if (report_again_ <= now_) {
+    report_again_ = absl::InfiniteFuture();
+    report_in_flight_ = false;
+  }
+  if (!orphaned_ && session_id_ == 0 && lost_at_ < absl::InfiniteFuture() &&
+      now_ - lost_at_ >= orphan_after_) {
+    orphaned_ = true;
+    for (const auto& [name, c] : components_) Emit(WorkChanged{name});
+  }
+  for (const auto& [name, c] : components_) {
+    if (c.target.has_value() && c.target->not_before > absl::InfinitePast() &&
+        c.target->not_before <= now_) {
+      Emit(WorkChanged{name});
+    }
+  }
+}
+
+void Session::AskToWake() {
+  absl::Time at = report_again_;
+  for (const auto& [ticket, use] : uses_) at = std::min(at, use.send_again);
+  for (const auto& [id, w] : withdrawals_) at = std::min(at, w.send_again);
+  if (session_id_ == 0 && !orphaned_ && lost_at_ < absl::InfiniteFuture()) {
+    at = std::min(at, lost_at_ + orphan_after_);
+  }
+  for (const auto& [name, c] : components_) {
+    if (c.target.has_value() && c.target->not_before > now_) {
+      at = std::min(at, c.target->not_before);
+    }
+  }
+  if (at == wake_at_) return;
+  wake_at_ = at;
+  if (at < absl::InfiniteFuture()) Emit(WakeAt{at});
+}
+
+bool Session::fixed_placed(const std::string& component) const {
+  const auto it = components_.find(component);
+  return it != components_.end() && it->second.fixed_placed;
+}
+
+int Session::held(const std::string& component) const {
+  const auto it = components_.find(component);
+  return it == components_.end() ? 0 : it->second.held;
+}
+
+}  // namespace vrambroker::client
