@@ -255,12 +255,14 @@ void Session::On(const UseOver& e) {
   c.copying = false;
   use.phase = Phase::kEnding;
   *use.end.mutable_measured() = e.measured;
-  if (session_id_ == 0) {
-    // An open stream without a welcome has been told of a running use: the end is sent once it
-    // answers.
-    if (!stream_open_) Close(e.ticket, 0);
-    return;
-  }
+  if (session_id_ != 0) return SendEnding(e.ticket);
+  // A stream without a welcome yet has been told of the running use: its end is sent after the
+  // welcome.
+  if (!stream_open_) Close(e.ticket, 0);
+}
+
+void Session::SendEnding(Ticket ticket) {
+  UseState& use = uses_.at(ticket);
   NoteConverged();
   use.end.set_session_id(session_id_);
   use.end.set_request_id(NewRequestId("end"));
