@@ -1,0 +1,87 @@
+#include "broker/server/addresses.h"
+
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace vrambroker::server {
+namespace {
+
+constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+
+absl::Status BadAddress(absl::string_view text, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no address: ", why));
+}
+
+// Four numbers of 0 to 255 that begin with 127.
+bool IsIpv4Loopback(const std::string& host) {
+  const std::vector<std::string> parts = absl::StrSplit(host, '.');
+  if (parts.size() != 4 || parts[0] != "127") return false;
+  for (const std::string& part : parts) {
+    int number = -1;
+    if (!absl::SimpleAtoi(part, &number) || number < 0 || number > 255) return false;
+  }
+  return true;
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || IsIpv4Loopback(host);
+}
+
+}  // namespace
+
+absl::StatusOr<Address> ParseAddress(absl::string_view text) {
+  Address address;
+  absl::string_view rest = text;
+  if (absl::ConsumePrefix(&rest, "unix:")) {
+    if (absl::StartsWith(rest, "///")) rest.remove_prefix(2);
+    if (rest.empty() || rest.size() > kMaxPath) {
+      return BadAddress(text, absl::StrCat("unix:PATH with a path of 1 to ", kMaxPath,
+                                           " bytes is allowed, this one has ", rest.size()));
+    }
+    address.path = std::string(rest);
+    return address;
+  }
+  const size_t colon = rest.rfind(':');
+  if (colon == absl::string_view::npos ||
+      !absl::SimpleAtoi(rest.substr(colon + 1), &address.port) || address.port < 0 ||
+      address.port > 65535) {
+    return BadAddress(text, "unix:PATH, or HOST:PORT with a port of 0 to 65535 is allowed");
+  }
+  absl::string_view host = rest.substr(0, colon);
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  address.host = std::string(host);
+  if (!IsLoopback(address.host)) {
+    return BadAddress(
+        text,
+        "over TCP only loopback hosts are allowed (127.0.0.1, [::1], localhost), because there is "
+        "no TLS yet and anybody who reaches the port could drive the broker; use a Unix socket, "
+        "unix:PATH, which checks who is calling");
+  }
+  return address;
+}
+
+std::string ToString(const Address& address) {
+  if (address.is_unix()) return absl::StrCat("unix:", address.path);
+  if (absl::StrContains(address.host, ':'))
+    return absl::StrCat("[", address.host, "]:", address.port);
+  return absl::StrCat(address.host, ":", address.port);
+}
+
+std::string DefaultRunDir() {
+  constexpr char kSystem[] = "/run/vram-broker";
+  if (access(kSystem, W_OK) == 0 || (errno == ENOENT && access("/run", W_OK) == 0)) return kSystem;
+  const char* user_dir = std::getenv("XDG_RUNTIME_DIR");
+  if (user_dir != nullptr && *user_dir != '\0') return absl::StrCat(user_dir, "/vram-broker");
+  return absl::StrCat("/run/user/", getuid(), "/vram-broker");
+}
+
+}  // namespace vrambroker::server

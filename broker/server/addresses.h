@@ -1,0 +1,34 @@
+// Where a broker listens.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace vrambroker::server {
+
+struct Address {
+  // A Unix socket's path; empty: TCP.
+  std::string path;
+  // "127.0.0.1", "::1" or "localhost", without brackets.
+  std::string host;
+  // 0: any free port.
+  int port = 0;
+
+  bool is_unix() const { return !path.empty(); }
+};
+
+// "unix:PATH" (or "unix:///PATH") with a path of at most 107 bytes, or HOST:PORT with a loopback
+// host: INVALID_ARGUMENT for anything else. Other hosts are refused because what goes over TCP is
+// neither encrypted nor authenticated.
+absl::StatusOr<Address> ParseAddress(absl::string_view text);
+
+// As ParseAddress takes it, and a gRPC client.
+std::string ToString(const Address& address);
+
+// /run/vram-broker where that is writable or can be made, else $XDG_RUNTIME_DIR/vram-broker, else
+// (not set) /run/user/<uid>/vram-broker.
+std::string DefaultRunDir();
+
+}  // namespace vrambroker::server

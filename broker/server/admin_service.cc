@@ -1,0 +1,102 @@
+#include "broker/server/admin_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "broker/server/checks.h"
+#include "broker/server/convert_answers.h"
+
+namespace vrambroker::server {
+namespace {
+
+constexpr int kDefaultDecisions = 100;
+
+// A call that is answered by a look at the machine; only its end without one goes through Complete.
+class LookCall final : public UnaryCall {
+ public:
+  using UnaryCall::UnaryCall;
+  void Complete(const Result& result) override {
+    const auto* status = std::get_if<absl::Status>(&result);
+    Finish(status == nullptr ? grpc::Status::OK : ToGrpc(*status));
+  }
+};
+
+void CopyDecisions(const core::Machine& machine, size_t limit, core::DecisionId after,
+                   v1::ListDecisionsResponse* out) {
+  const auto& all = machine.decisions();
+  auto first = std::upper_bound(
+      all.begin(), all.end(), after,
+      [](core::DecisionId id, const core::Decision& decision) { return id < decision.id; });
+  const size_t left = static_cast<size_t>(all.end() - first);
+  if (left > limit) first += static_cast<std::ptrdiff_t>(left - limit);
+  for (; first != all.end(); ++first) Write(*first, out->add_decisions());
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* AdminService::GetPicture(Context*, const v1::GetPictureRequest*,
+                                                   v1::Picture* response) {
+  auto* call = new LookCall(engine_);
+  engine_->SubmitInspection(
+      call, [response](UnaryCall* answered, const core::Machine& machine, absl::Time now) {
+        Write(machine.GetPicture(now), response);
+        answered->Complete(absl::OkStatus());
+      });
+  return call;
+}
+
+grpc::ServerWriteReactor<v1::Picture>* AdminService::WatchPicture(
+    Context*, const v1::WatchPictureRequest* request) {
+  const absl::Duration wanted = ToDuration(request->min_interval());
+  const std::shared_ptr<PictureStream> stream =
+      PictureStream::Create(std::max(wanted, PictureFeed::kMinInterval));
+  Checks checks;
+  checks.Duration("min_interval", request->min_interval());
+  absl::Status status = checks.status();
+  if (status.ok()) status = feed_->Add(stream);
+  if (!status.ok()) stream->Close(std::move(status));
+  return stream.get();
+}
+
+grpc::ServerUnaryReactor* AdminService::ListDecisions(Context*,
+                                                      const v1::ListDecisionsRequest* request,
+                                                      v1::ListDecisionsResponse* response) {
+  auto* call = new LookCall(engine_);
+  Checks checks;
+  checks.Range("limit", request->limit(), 0, kMaxDecisions);
+  if (!checks.ok()) {
+    call->Refuse(checks.status());
+    return call;
+  }
+  const int limit = request->limit() == 0 ? kDefaultDecisions : request->limit();
+  const core::DecisionId after(request->after_decision_id());
+  engine_->SubmitInspection(call,
+                            [=](UnaryCall* answered, const core::Machine& machine, absl::Time) {
+                              CopyDecisions(machine, static_cast<size_t>(limit), after, response);
+                              answered->Complete(absl::OkStatus());
+                            });
+  return call;
+}
+
+grpc::ServerUnaryReactor* AdminService::ListRuns(Context*, const v1::ListRunsRequest*,
+                                                 v1::ListRunsResponse* response) {
+  auto* call = new LookCall(engine_);
+  engine_->SubmitInspection(
+      call, [response](UnaryCall* answered, const core::Machine& machine, absl::Time now) {
+        for (const core::RunPicture& run : machine.GetPicture(now).runs) {
+          Write(run, response->add_runs());
+        }
+        answered->Complete(absl::OkStatus());
+      });
+  return call;
+}
+
+grpc::ServerUnaryReactor* AdminService::Drain(Context*, const v1::DrainRequest*,
+                                              v1::DrainResponse* response) {
+  auto* call = new TypedCall<core::EmptyAnswer, v1::DrainResponse>(engine_, response);
+  engine_->SubmitDrain(call);
+  return call;
+}
+
+}  // namespace vrambroker::server

@@ -1,0 +1,36 @@
+// The service for people and their tools.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include "broker/server/engine.h"
+#include "broker/server/picture_feed.h"
+#include "vrambroker/v1/admin.grpc.pb.h"
+
+namespace vrambroker::server {
+
+class AdminService final : public v1::BrokerAdmin::CallbackService {
+ public:
+  // Both outlive the service.
+  AdminService(Engine* engine, PictureFeed* feed) : engine_(engine), feed_(feed) {}
+
+ private:
+  using Context = grpc::CallbackServerContext;
+  using Reactor = grpc::ServerUnaryReactor;
+
+  Reactor* GetPicture(Context* context, const v1::GetPictureRequest* request,
+                      v1::Picture* response) override;
+  grpc::ServerWriteReactor<v1::Picture>* WatchPicture(
+      Context* context, const v1::WatchPictureRequest* request) override;
+  Reactor* ListDecisions(Context* context, const v1::ListDecisionsRequest* request,
+                         v1::ListDecisionsResponse* response) override;
+  Reactor* ListRuns(Context* context, const v1::ListRunsRequest* request,
+                    v1::ListRunsResponse* response) override;
+  Reactor* Drain(Context* context, const v1::DrainRequest* request,
+                 v1::DrainResponse* response) override;
+
+  Engine* const engine_;
+  PictureFeed* const feed_;
+};
+
+}  // namespace vrambroker::server

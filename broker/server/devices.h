@@ -1,0 +1,49 @@
+// The devices that a broker owns: found, locked, and ready to be read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "broker/core/specs.h"
+#include "broker/observe/device_lock.h"
+#include "broker/observe/driver_probe.h"
+#include "broker/server/options.h"
+
+namespace vrambroker::server {
+
+// Removes an emulated card that we made, when it goes.
+class CardRemover {
+ public:
+  CardRemover() = default;
+  explicit CardRemover(std::string name) : name_(std::move(name)) {}
+  CardRemover(CardRemover&& other) noexcept : name_(std::exchange(other.name_, "")) {}
+  CardRemover& operator=(CardRemover&& other) noexcept {
+    std::swap(name_, other.name_);
+    return *this;
+  }
+  ~CardRemover();
+
+ private:
+  std::string name_;
+};
+
+struct Device {
+  observe::FileLock lock;
+  core::DeviceSpec spec;
+  CardRemover remover;
+  std::unique_ptr<observe::DriverProbe> probe;
+  // Bytes of the card that are not ours to give: 0 but for a share. Readings of a share are totals
+  // beyond them.
+  int64_t outside_share = 0;
+};
+
+// Opens and locks what the options name. `address` is written into the locks, for those who find
+// them taken. INVALID_ARGUMENT, naming what to change, where there is no device, one is not there
+// or given twice, or the reserve is as large as a device; ALREADY_EXISTS where another broker owns
+// one, naming it.
+absl::StatusOr<std::vector<Device>> OpenDevices(const Options& options, const std::string& address);
+
+}  // namespace vrambroker::server

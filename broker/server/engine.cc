@@ -1,0 +1,207 @@
+#include "broker/server/engine.h"
+
+#include <fcntl.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace vrambroker::server {
+namespace {
+
+absl::Status Stopping() {
+  return absl::UnavailableError(
+      "the broker is stopping; keep what is held, try again with backoff");
+}
+
+absl::Status Full() {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(Engine::kMailboxBound,
+                   " calls wait for a decision, which is the bound; "
+                   "try again with backoff"));
+}
+
+std::string Number(uint64_t number) { return absl::StrCat(number); }
+
+}  // namespace
+
+Engine::Engine(const core::Config& config, std::vector<core::DeviceSpec> devices,
+               const Clock& clock, Log* log, observe::ProcessWatch* watch, EngineHooks hooks)
+    : clock_(clock),
+      log_(log),
+      watch_(watch),
+      hooks_(std::move(hooks)),
+      machine_(config, std::move(devices)),
+      mailbox_(kMailboxBound, [this](Item item) { Handle(std::move(item)); }) {}
+
+bool Engine::Open(UnaryCall* call) {
+  if (calls_.Add(call)) return true;
+  call->Refuse(Stopping());
+  return false;
+}
+
+void Engine::PostCall(core::CallId call, Item item) {
+  const auto posted = mailbox_.TryPost(std::move(item));
+  if (posted == Mailbox<Item>::Posted::kYes) return;
+  UnaryCall* taken = calls_.Take(call);
+  if (taken == nullptr) return;
+  taken->Refuse(posted == Mailbox<Item>::Posted::kFull ? Full() : Stopping());
+}
+
+void Engine::SubmitDrain(UnaryCall* call) {
+  if (Open(call)) PostCall(call->id(), core::Event(core::DrainEvent{call->id()}));
+}
+
+void Engine::SubmitInspection(
+    UnaryCall* call, std::function<void(UnaryCall*, const core::Machine&, absl::Time)> look) {
+  if (!Open(call)) return;
+  const core::CallId id = call->id();
+  PostCall(id, Inspection([this, id, look = std::move(look)](const core::Machine& machine,
+                                                             absl::Time now) {
+             if (UnaryCall* taken = calls_.Take(id); taken != nullptr) look(taken, machine, now);
+           }));
+}
+
+void Engine::SubmitAttach(const std::shared_ptr<AttachStream>& stream, core::AttachEvent event) {
+  if (absl::Status status = streams_.Add(stream); !status.ok()) {
+    stream->Close(std::move(status));
+    return;
+  }
+  event.connection = stream->id;
+  const auto posted = mailbox_.TryPost(core::Event(std::move(event)));
+  if (posted == Mailbox<Item>::Posted::kYes) return;
+  streams_.Take(stream->id);
+  stream->Close(posted == Mailbox<Item>::Posted::kFull ? Full() : Stopping());
+}
+
+void Engine::CallCancelled(core::CallId call) {
+  if (calls_.Contains(call)) mailbox_.Post(core::Event(core::CallCancelledEvent{call}));
+}
+
+void Engine::StreamEnded(core::ConnectionId connection) {
+  if (streams_.Find(connection) != nullptr) {
+    mailbox_.Post(core::Event(core::StreamClosedEvent{connection}));
+  }
+}
+
+void Engine::Stop() {
+  mailbox_.Close();
+  for (UnaryCall* call : calls_.Close()) call->Refuse(Stopping());
+  for (const auto& stream : streams_.Close()) stream->Close(Stopping());
+}
+
+void Engine::Handle(Item item) {
+  const absl::Time now = clock_.Now();
+  if (auto* look = std::get_if<Inspection>(&item)) {
+    (*look)(machine_, now);
+    return;
+  }
+  const core::Event& event = std::get<core::Event>(item);
+  if (!Before(event, now)) return;
+  Step(event, now);
+  After(event);
+}
+
+void Engine::Step(const core::Event& event, absl::Time now) {
+  core::Effects effects = machine_.Step(event, now);
+  if (hooks_.on_step != nullptr) hooks_.on_step(event, clock_.Now() - now);
+  for (core::Effect& effect : effects) CarryOut(effect, now);
+}
+
+bool Engine::Before(const core::Event& event, absl::Time now) {
+  if (const auto* closed = std::get_if<core::StreamClosedEvent>(&event)) {
+    const std::shared_ptr<AttachStream> stream = streams_.Take(closed->connection);
+    if (stream == nullptr) return false;
+    sessions_.Erase(stream->session);
+    log_->Write(LogLine{now,
+                        "lost",
+                        {{"worker", stream->worker},
+                         {"session", Number(stream->session.value())},
+                         {"pid", absl::StrCat(stream->process.pid)}}});
+  } else if (const auto* died = std::get_if<core::ProcessDiedEvent>(&event)) {
+    watched_.erase({died->process.pid, died->process.start_time});
+    log_->Write(LogLine{now, "gone", {{"pid", absl::StrCat(died->process.pid)}}});
+  } else if (const auto* cancelled = std::get_if<core::CallCancelledEvent>(&event)) {
+    return calls_.Contains(cancelled->call);
+  }
+  return true;
+}
+
+void Engine::After(const core::Event& event) {
+  if (const auto* began = std::get_if<core::ReadingBeganEvent>(&event)) {
+    hooks_.reading_began(*began);
+    return;
+  }
+  if (const auto* cancelled = std::get_if<core::CallCancelledEvent>(&event)) {
+    UnaryCall* call = calls_.Take(cancelled->call);
+    if (call != nullptr) call->Refuse(absl::CancelledError("the caller stopped waiting"));
+  }
+  if (std::holds_alternative<core::DrainEvent>(event)) hooks_.draining();
+  hooks_.changed();
+}
+
+void Engine::CarryOut(core::Effect& effect, absl::Time now) {
+  std::visit([&](const auto& one) { CarryOut(one, now); }, effect);
+}
+
+void Engine::CarryOut(const core::SendDirective& directive, absl::Time now) {
+  const std::shared_ptr<AttachStream> stream = streams_.Find(directive.connection);
+  if (stream == nullptr) return;  // ended meanwhile; the core will hear of it
+  if (directive.welcome.has_value()) Welcome(stream.get(), *directive.welcome, now);
+  stream->Send(directive);
+}
+
+void Engine::Welcome(AttachStream* stream, const core::Welcome& welcome, absl::Time now) {
+  stream->session = welcome.session;
+  sessions_.Put(welcome.session, {stream->worker, stream->peer, stream->device_uuid});
+  WatchProcess(*stream, now);
+  LogLine line{now,
+               "attach",
+               {{"worker", stream->worker},
+                {"session", Number(welcome.session.value())},
+                {"pid", absl::StrCat(stream->process.pid)},
+                {"components", absl::StrCat(stream->components)}}};
+  for (const core::RefusedComponent& refused : welcome.refused) {
+    line.fields.emplace_back("refused", absl::StrCat(refused.component, ": ", refused.message));
+  }
+  log_->Write(std::move(line));
+}
+
+void Engine::WatchProcess(const AttachStream& stream, absl::Time now) {
+  if (stream.peer == nullptr || !stream.peer->pidfd.valid()) return;
+  if (!watched_.insert({stream.process.pid, stream.process.start_time}).second) return;
+  observe::UniqueFd pidfd(fcntl(stream.peer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
+  const core::Process process = stream.process;
+  const auto watched = watch_->WatchPidfd(
+      std::move(pidfd), [this, process] { Post(core::ProcessDiedEvent{process}); });
+  if (watched.ok()) return;
+  watched_.erase({process.pid, process.start_time});
+  log_->Write(LogLine{now,
+                      "not_watched",
+                      {{"worker", stream.worker},
+                       {"pid", absl::StrCat(process.pid)},
+                       {"error", std::string(watched.status().message())}}});
+}
+
+void Engine::CarryOut(const core::CloseStream& close, absl::Time now) {
+  const std::shared_ptr<AttachStream> stream = streams_.Take(close.connection);
+  if (stream == nullptr) return;
+  sessions_.Erase(stream->session);
+  log_->Write(LogLine{now,
+                      "closed",
+                      {{"worker", stream->worker},
+                       {"session", Number(stream->session.value())},
+                       {"pid", absl::StrCat(stream->process.pid)},
+                       {"status", close.status.ToString()}}});
+  stream->Close(close.status);
+}
+
+void Engine::CarryOut(const core::Answer& answer, absl::Time now) {
+  UnaryCall* call = calls_.Take(answer.call);
+  if (call == nullptr) return;
+  const auto* status = std::get_if<absl::Status>(&answer.result);
+  if (status != nullptr && !status->ok() && !absl::IsCancelled(*status)) {
+    log_->Write(LogLine{now, "refused", {{"status", status->ToString()}}});
+  }
+  call->Complete(answer.result);
+}
+
+}  // namespace vrambroker::server

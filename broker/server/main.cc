@@ -1,0 +1,56 @@
+// vram-brokerd: the broker as a process.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "broker/server/options.h"
+#include "broker/server/server.h"
+
+namespace {
+
+constexpr int kNotStarted = 2;
+
+std::optional<std::string> GetEnv(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "vram-brokerd: %s\n", std::string(status.message()).c_str());
+  return kNotStarted;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using vrambroker::server::Server;
+  const auto parsed =
+      vrambroker::server::ParseOptions(std::vector<std::string>(argv + 1, argv + argc), GetEnv);
+  if (!parsed.ok()) return Fail(parsed.status());
+  if (parsed->help_wanted) {
+    std::fputs(parsed->help.c_str(), stdout);
+    return 0;
+  }
+
+  // Blocked before any thread starts, so that all of them leave the signals to sigwait.
+  sigset_t stop_signals;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGTERM);
+  sigaddset(&stop_signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  auto server = Server::Start(parsed->options, {});
+  if (!server.ok()) return Fail(server.status());
+  int signal_number = 0;
+  sigwait(&stop_signals, &signal_number);
+  (*server)->Stop();
+  return 0;
+}

@@ -1,0 +1,236 @@
+#include "broker/server/options.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "broker/server/size.h"
+
+namespace vrambroker::server {
+namespace {
+
+constexpr char kUsage[] =
+    "vram-brokerd: decides what stays on a GPU between the stages of pipelines.\n"
+    "\n"
+    "Usage: vram-brokerd [--listen=unix:PATH] [--device=UUID | --emulated-device=NAME=SIZE] ...\n"
+    "\n"
+    "Without --device and --emulated-device it takes every card that NVIDIA's library lists. "
+    "SIGTERM and "
+    "SIGINT\nend it within 2 s: waiting calls get UNAVAILABLE, workers keep what they hold.\n"
+    "Exit status: 0 stopped, 1 failed while running, 2 not started (what to change is said).\n"
+    "\n";
+
+absl::Status SetDuration(const std::string& text, absl::Duration* out) {
+  auto parsed = ParsePositiveDuration(text);
+  if (parsed.ok()) *out = *parsed;
+  return parsed.status();
+}
+
+absl::Status SetBool(const std::string& text, bool* out) {
+  if (absl::SimpleAtob(text, out)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "': true or false is allowed"));
+}
+
+absl::Status SetMode(const std::string& text, uint32_t* out) {
+  char* end = nullptr;
+  const unsigned long mode = std::strtoul(text.c_str(), &end, 8);
+  if (text.empty() || *end != '\0' || mode > 0777) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "': an octal mode from 0 to 0777 is allowed, such as 0660"));
+  }
+  *out = static_cast<uint32_t>(mode);
+  return absl::OkStatus();
+}
+
+absl::Status AddAddresses(const std::string& text, std::vector<Address>* out) {
+  for (absl::string_view one : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    auto address = ParseAddress(one);
+    if (!address.ok()) return address.status();
+    out->push_back(*std::move(address));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddDevice(const std::string& text, std::vector<DeviceOption>* out) {
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+  DeviceOption device{parts[0], std::nullopt};
+  if (device.uuid.empty() || device.uuid.size() > 128) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "': UUID or UUID=SIZE is allowed, the UUID of 1 to 128 bytes"));
+  }
+  if (parts.size() == 2) {
+    auto cap = ParseBytes(parts[1]);
+    if (!cap.ok()) return cap.status();
+    device.cap = *cap;
+  }
+  out->push_back(std::move(device));
+  return absl::OkStatus();
+}
+
+absl::Status SetEmulatedField(absl::string_view field, EmulatedDeviceOption* device) {
+  const std::pair<absl::string_view, absl::string_view> named =
+      absl::StrSplit(field, absl::MaxSplits('=', 1));
+  if (named.first == "rate") {
+    auto rate = ParseRate(named.second);
+    if (rate.ok()) device->rate = *rate;
+    return rate.status();
+  }
+  if (named.first == "lag") {
+    auto lag = ParsePositiveDuration(named.second);
+    if (lag.ok() && *lag > absl::Hours(1)) {
+      return absl::InvalidArgumentError(absl::StrCat("lag=", named.second, ": 0 to 1h is allowed"));
+    }
+    if (lag.ok()) device->lag = *lag;
+    return lag.status();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", field, "': rate=BYTES_A_SECOND and lag=DURATION are allowed after NAME=SIZE"));
+}
+
+absl::Status AddEmulatedDevice(const std::string& text, std::vector<EmulatedDeviceOption>* out) {
+  const std::vector<std::string> fields = absl::StrSplit(text, ',');
+  const std::vector<std::string> first = absl::StrSplit(fields[0], absl::MaxSplits('=', 1));
+  if (first.size() != 2 || first[0].empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "': NAME=SIZE[,rate=BYTES_A_SECOND][,lag=DURATION] is allowed"));
+  }
+  EmulatedDeviceOption device;
+  device.name = first[0];
+  auto capacity = ParseBytes(first[1]);
+  if (!capacity.ok()) return capacity.status();
+  device.capacity_bytes = *capacity;
+  for (size_t i = 1; i < fields.size(); ++i) {
+    if (absl::Status status = SetEmulatedField(fields[i], &device); !status.ok()) return status;
+  }
+  out->push_back(std::move(device));
+  return absl::OkStatus();
+}
+
+absl::Status SetLogFormat(const std::string& text, LogFormat* out) {
+  if (text != "text" && text != "json") {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "': text or json is allowed"));
+  }
+  *out = text == "json" ? LogFormat::kJson : LogFormat::kText;
+  return absl::OkStatus();
+}
+
+void AddPlaceFlags(Options* options, FlagSet* flags) {
+  flags->Add({"listen", "unix:PATH|HOST:PORT",
+              "Where to listen; several are given by repeating it or with commas between. TCP only "
+              "on loopback "
+              "hosts, as it is neither encrypted nor authenticated. Default: unix:DIR/broker.sock, "
+              "where DIR is "
+              "/run/vram-broker if that is writable or can be made, else "
+              "$XDG_RUNTIME_DIR/vram-broker, else "
+              "/run/user/<uid>/vram-broker.",
+              [options](const std::string& text) { return AddAddresses(text, &options->listen); },
+              true});
+  flags->Add({"socket-mode", "0660", "Mode of the Unix sockets, octal. Default: 0660.",
+              [options](const std::string& text) { return SetMode(text, &options->socket_mode); }});
+  flags->Add({"socket-group", "GROUP", "Group of the Unix sockets. Default: the process's.",
+              [options](const std::string& text) {
+                options->socket_group = text;
+                return absl::OkStatus();
+              }});
+  flags->Add({"device", "UUID[=SIZE]",
+              "A card or MIG instance to manage, by UUID as nvidia-smi -L lists it, and the share "
+              "of it to give "
+              "out. Repeatable. Default: all, unless an emulated one is given.",
+              [options](const std::string& text) { return AddDevice(text, &options->devices); },
+              true});
+  flags->Add({"emulated-device", "NAME=SIZE[,rate=BYTES_A_SECOND][,lag=DURATION]",
+              "A card made of shared memory (emulated:NAME), for machines without a GPU, such as "
+              "a=24GiB,rate=29.9e9,lag=250ms. It is made where there is none, and then removed at "
+              "the end. "
+              "Repeatable.",
+              [options](const std::string& text) {
+                return AddEmulatedDevice(text, &options->emulated_devices);
+              },
+              true});
+  flags->Add({"lock-dir", "DIR",
+              "Directory of the device locks, one for all brokers and workers of the machine. "
+              "Default: the "
+              "DIR of --listen's default.",
+              [options](const std::string& text) {
+                options->lock_dir = text;
+                return absl::OkStatus();
+              }});
+  flags->Add(
+      {"log-format", "text|json", "Lines on stderr, one for an event. Default: text.",
+       [options](const std::string& text) { return SetLogFormat(text, &options->log_format); }});
+}
+
+void AddDuration(const char* name, const char* help, absl::Duration* out, FlagSet* flags) {
+  flags->Add({name, "DURATION", absl::StrCat(help, " Default: ", absl::FormatDuration(*out), "."),
+              [out](const std::string& text) { return SetDuration(text, out); }});
+}
+
+void AddDecisionFlags(Options* options, FlagSet* flags) {
+  flags->Add({"reserve", "SIZE",
+              "Bytes of each device that are never granted. Default: 512MiB; 0: none.",
+              [options](const std::string& text) {
+                auto bytes = ParseBytes(text);
+                if (bytes.ok()) options->reserve_bytes = *bytes;
+                return bytes.status();
+              }});
+  core::Config* core = &options->core;
+  AddDuration("grow-wait", "A use waits at most this long for bytes on their way.",
+              &core->grow_wait, flags);
+  AddDuration("max-wait", "After waiting this long only age counts in the queue.", &core->max_wait,
+              flags);
+  AddDuration("release-deadline", "Workers have this long to release down to a target.",
+              &core->release_deadline, flags);
+  AddDuration(
+      "settling-time",
+      "Driver readings may lag this much; without any reading, proven death counts after it.",
+      &core->settling_time, flags);
+  AddDuration("run-grace", "Declared runs outlive their driver's session by this.",
+              &core->run_grace, flags);
+  AddDuration("orphan-after",
+              "What workers retained when they lost the broker they drop after this.",
+              &core->orphan_after, flags);
+  AddDuration("reading-interval", "Time between two readings of a device, 10ms at least.",
+              &options->reading_interval, flags);
+  flags->Add({"load-ahead", "",
+              absl::StrCat("Load idle components ahead of uses that are known to come. ",
+                           "Default: ", core->load_ahead ? "true" : "false",
+                           "; --load-ahead=false turns it off."),
+              [core](const std::string& text) { return SetBool(text, &core->load_ahead); }});
+}
+
+absl::Status CheckTogether(const Options& options) {
+  if (options.reading_interval < absl::Milliseconds(10)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--reading-interval: ", absl::FormatDuration(options.reading_interval),
+                     " given, 10ms to 720h is allowed"));
+  }
+  if (options.core.release_deadline < absl::Milliseconds(1)) {
+    return absl::InvalidArgumentError("--release-deadline: 0 given, 1ms to 720h is allowed");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
+                                           const GetEnv& get_env) {
+  ParsedOptions parsed;
+  FlagSet flags("VRAM_BROKERD_");
+  AddPlaceFlags(&parsed.options, &flags);
+  AddDecisionFlags(&parsed.options, &flags);
+  if (absl::Status status = flags.Parse(args, get_env); !status.ok()) return status;
+  parsed.help_wanted = flags.help_wanted();
+  if (parsed.help_wanted) {
+    parsed.help = absl::StrCat(kUsage, flags.Help());
+    return parsed;
+  }
+  const std::string run_dir = DefaultRunDir();
+  if (parsed.options.listen.empty())
+    parsed.options.listen.push_back({run_dir + "/broker.sock", "", 0});
+  if (parsed.options.lock_dir.empty()) parsed.options.lock_dir = run_dir;
+  if (absl::Status status = CheckTogether(parsed.options); !status.ok()) return status;
+  return parsed;
+}
+
+}  // namespace vrambroker::server

@@ -1,0 +1,63 @@
+// What a broker is told at its start.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "broker/core/machine.h"
+#include "broker/server/addresses.h"
+#include "broker/server/flag_set.h"
+
+namespace vrambroker::server {
+
+// A card of the machine.
+struct DeviceOption {
+  std::string uuid;
+  // The share of it that the broker gives out, in bytes. Absent: all of it.
+  std::optional<int64_t> cap;
+};
+
+// A card of shared memory.
+struct EmulatedDeviceOption {
+  std::string name;
+  int64_t capacity_bytes = 0;
+  // Bytes a second of its link. 0: not paced.
+  double rate = 0;
+  // How late its readings are. Absent: as it is, or none.
+  std::optional<absl::Duration> lag;
+};
+
+enum class LogFormat { kText, kJson };
+
+struct Options {
+  // At least one.
+  std::vector<Address> listen;
+  uint32_t socket_mode = 0660;
+  // Empty: the group of the process.
+  std::string socket_group;
+  // Both empty: every real card that is found.
+  std::vector<DeviceOption> devices;
+  std::vector<EmulatedDeviceOption> emulated_devices;
+  int64_t reserve_bytes = int64_t{512} << 20;
+  absl::Duration reading_interval = absl::Seconds(1);
+  std::string lock_dir;
+  LogFormat log_format = LogFormat::kText;
+  // Times of the decisions; its epoch is set at the start.
+  core::Config core;
+};
+
+struct ParsedOptions {
+  Options options;
+  bool help_wanted = false;
+  std::string help;
+};
+
+// INVALID_ARGUMENT as FlagSet::Parse. `args` without the program's name.
+absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
+                                           const GetEnv& get_env);
+
+}  // namespace vrambroker::server

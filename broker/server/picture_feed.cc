@@ -1,0 +1,135 @@
+#include "broker/server/picture_feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "broker/server/calls.h"
+
+namespace vrambroker::server {
+
+std::shared_ptr<PictureStream> PictureStream::Create(absl::Duration min_interval) {
+  std::shared_ptr<PictureStream> stream(new PictureStream(min_interval));
+  stream->self_ = stream;
+  return stream;
+}
+
+void PictureStream::Send(PicturePtr picture) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  next_ = std::move(picture);
+  Proceed(std::move(lock));
+}
+
+void PictureStream::Close(absl::Status status) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (closing_) return;
+  closing_ = true;
+  status_ = ToGrpc(status);
+  Proceed(std::move(lock));
+}
+
+bool PictureStream::done() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return closing_;
+}
+
+void PictureStream::Proceed(std::unique_lock<std::mutex> lock) {
+  if (writing_ != nullptr || finished_) return;
+  if (closing_) {
+    finished_ = true;
+    const grpc::Status status = status_;
+    lock.unlock();
+    Finish(status);
+  } else if (next_ != nullptr) {
+    writing_ = std::move(next_);
+    next_ = nullptr;
+    const v1::Picture* picture = writing_.get();
+    lock.unlock();
+    StartWrite(picture);
+  }
+}
+
+void PictureStream::OnWriteDone(bool ok) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  writing_ = nullptr;
+  if (!ok) closing_ = true;
+  Proceed(std::move(lock));
+}
+
+void PictureStream::OnCancel() { Close(absl::CancelledError("the caller ended the stream")); }
+
+void PictureStream::OnDone() {
+  const std::shared_ptr<PictureStream> self = std::move(self_);
+  std::lock_guard<std::mutex> lock(mutex_);
+  closing_ = true;
+}
+
+PictureFeed::PictureFeed(const Clock& clock, Alarms* alarms, std::function<void()> want_picture)
+    : clock_(clock), alarms_(alarms), want_picture_(std::move(want_picture)) {
+  alarm_ = alarms_->Add([this] { Ring(); });
+}
+
+absl::Status PictureFeed::Add(const std::shared_ptr<PictureStream>& stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) return absl::UnavailableError("the broker is stopping; watch again with backoff");
+  std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.stream->done(); });
+  if (watchers_.size() >= kMaxWatchers) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        watchers_.size(), " watch the picture, at most ", kMaxWatchers, "; use GetPicture"));
+  }
+  watchers_.push_back({stream, clock_.Now(), true});
+  SetAlarmLocked();
+  return absl::OkStatus();
+}
+
+void PictureFeed::Changed() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (watchers_.empty()) return;
+  for (Watcher& watcher : watchers_) watcher.stale = true;
+  SetAlarmLocked();
+}
+
+void PictureFeed::SetAlarmLocked() {
+  absl::Time next = absl::InfiniteFuture();
+  for (const Watcher& watcher : watchers_) {
+    if (watcher.stale) next = std::min(next, watcher.due);
+  }
+  if (next != absl::InfiniteFuture()) alarms_->SetNoLaterThan(alarm_, next);
+}
+
+void PictureFeed::Ring() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.stream->done(); });
+    if (watchers_.empty()) return;
+  }
+  want_picture_();
+}
+
+void PictureFeed::Deliver(const PictureStream::PicturePtr& picture) {
+  const absl::Time now = clock_.Now();
+  std::vector<std::shared_ptr<PictureStream>> due;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (Watcher& watcher : watchers_) {
+      if (!watcher.stale || watcher.due > now) continue;
+      watcher.stale = false;
+      watcher.due = now + watcher.stream->min_interval;
+      due.push_back(watcher.stream);
+    }
+    SetAlarmLocked();
+  }
+  for (const auto& stream : due) stream->Send(picture);
+}
+
+void PictureFeed::Close(const absl::Status& status) {
+  std::vector<Watcher> watchers;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    watchers.swap(watchers_);
+  }
+  for (const Watcher& watcher : watchers) watcher.stream->Close(status);
+}
+
+}  // namespace vrambroker::server

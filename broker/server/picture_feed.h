@@ -1,0 +1,86 @@
+// The memory picture for those who watch it: now, and after each change, as fast as each of them
+// reads.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "broker/server/alarms.h"
+#include "broker/server/clock.h"
+#include "vrambroker/v1/admin.pb.h"
+
+namespace vrambroker::server {
+
+// The stream of one watcher. While it is being written to, only the newest picture waits for it: a
+// slow reader misses pictures, costs two at most, and holds nobody up. Thread-safe.
+class PictureStream : public grpc::ServerWriteReactor<v1::Picture> {
+ public:
+  using PicturePtr = std::shared_ptr<const v1::Picture>;
+
+  static std::shared_ptr<PictureStream> Create(absl::Duration min_interval);
+  void Send(PicturePtr picture);
+  void Close(absl::Status status);
+  bool done() const;
+
+  const absl::Duration min_interval;
+
+ private:
+  explicit PictureStream(absl::Duration interval) : min_interval(interval) {}
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+  void Proceed(std::unique_lock<std::mutex> lock);
+
+  mutable std::mutex mutex_;
+  PicturePtr writing_;
+  PicturePtr next_;
+  bool finished_ = false;
+  bool closing_ = false;
+  grpc::Status status_;
+  std::shared_ptr<PictureStream> self_;
+};
+
+// Thread-safe. Without watchers a change costs one look at a number.
+class PictureFeed {
+ public:
+  // Past it a watcher is refused.
+  static constexpr size_t kMaxWatchers = 64;
+  static constexpr absl::Duration kMinInterval = absl::Milliseconds(50);
+
+  // `want_picture` asks for one call of Deliver, later, on any thread. `alarms` is not started yet,
+  // and outlives this, as does the clock.
+  PictureFeed(const Clock& clock, Alarms* alarms, std::function<void()> want_picture);
+
+  // RESOURCE_EXHAUSTED past the bound, UNAVAILABLE once closed.
+  absl::Status Add(const std::shared_ptr<PictureStream>& stream);
+  // The picture may differ from the last one.
+  void Changed();
+  void Deliver(const PictureStream::PicturePtr& picture);
+  void Close(const absl::Status& status);
+
+ private:
+  struct Watcher {
+    std::shared_ptr<PictureStream> stream;
+    absl::Time due;
+    bool stale = true;
+  };
+
+  void SetAlarmLocked();
+  void Ring();
+
+  const Clock& clock_;
+  Alarms* const alarms_;
+  const std::function<void()> want_picture_;
+  size_t alarm_ = 0;
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::vector<Watcher> watchers_;
+};
+
+}  // namespace vrambroker::server

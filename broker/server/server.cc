@@ -1,0 +1,233 @@
+#include "broker/server/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "broker/server/admin_service.h"
+#include "broker/server/broker_service.h"
+#include "broker/server/devices.h"
+#include "broker/server/engine.h"
+#include "broker/server/picture_feed.h"
+#include "broker/server/readings.h"
+#include "broker/server/unix_listener.h"
+
+namespace vrambroker::server {
+namespace {
+
+constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
+constexpr int kMaxMessageBytes = 4 << 20;
+constexpr int kMaxCallsPerConnection = 1024;
+
+// Each connection takes a descriptor and a pidfd: the soft limit of 1,024 is for others.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 65536);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void Configure(grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
+  // Reflection is the one service that has threads of its own: one is enough.
+  builder->SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+}
+
+}  // namespace
+
+struct Server::Parts {
+  Parts(const Options& given, const ServerExtras& wanted)
+      : options(given),
+        extras(wanted),
+        log(wanted.log_descriptor, given.log_format),
+        alarms(clock) {}
+
+  absl::Status Open();
+  absl::Status OpenListeners();
+  absl::Status StartEngine();
+  EngineHooks MakeHooks();
+  absl::Status StartServing();
+  absl::Status StartReadings();
+  void LogStart();
+  void Stop();
+
+  // Everything after something may use it, so that destruction runs against the order of use.
+  const Options options;
+  const ServerExtras extras;
+  const Clock clock;
+  Log log;
+  std::vector<Device> devices;
+  std::vector<std::unique_ptr<UnixListener>> listeners;
+  PeerTable peers;
+  Alarms alarms;
+  size_t tick_alarm = 0;
+  std::unique_ptr<Readings> readings;
+  std::unique_ptr<PictureFeed> feed;
+  std::unique_ptr<Engine> engine;
+  // Its callbacks post to the engine.
+  std::unique_ptr<observe::ProcessWatch> watch;
+  std::unique_ptr<BrokerService> broker_service;
+  std::unique_ptr<AdminService> admin_service;
+  std::unique_ptr<grpc::Server> server;
+  std::vector<std::string> addresses;
+  bool stopped = false;
+};
+
+absl::Status Server::Parts::OpenListeners() {
+  for (const Address& address : options.listen) {
+    if (!address.is_unix()) continue;
+    auto listener = UnixListener::Open(address.path, options.socket_mode, options.socket_group);
+    if (!listener.ok()) return listener.status();
+    listeners.push_back(*std::move(listener));
+  }
+  return absl::OkStatus();
+}
+
+EngineHooks Server::Parts::MakeHooks() {
+  EngineHooks hooks;
+  hooks.wake_at = [this](absl::Time time) { alarms.Set(tick_alarm, time); };
+  hooks.want_reading = [this](const std::string& uuid) { readings->Want(uuid); };
+  hooks.reading_began = [this](const core::ReadingBeganEvent& event) { readings->Began(event); };
+  hooks.changed = [this] { feed->Changed(); };
+  hooks.draining = [this] {
+    log.Write(LogLine{clock.Now(), "draining", {}});
+    if (auto* health = server->GetHealthCheckService()) health->SetServingStatus(false);
+  };
+  hooks.on_step = extras.on_step;
+  return hooks;
+}
+
+absl::Status Server::Parts::StartEngine() {
+  auto started = observe::ProcessWatch::Start();
+  if (!started.ok()) return started.status();
+  watch = *std::move(started);
+  tick_alarm = alarms.Add([this] { engine->Post(core::TickEvent{}); });
+  readings = std::make_unique<Readings>(
+      clock, &alarms, [this](core::Event event) { engine->Post(std::move(event)); });
+  feed = std::make_unique<PictureFeed>(clock, &alarms, [this] {
+    engine->Inspect([this](const core::Machine& machine, absl::Time now) {
+      auto picture = std::make_shared<v1::Picture>();
+      Write(machine.GetPicture(now), picture.get());
+      feed->Deliver(std::move(picture));
+    });
+  });
+  std::vector<core::DeviceSpec> specs;
+  for (const Device& device : devices) specs.push_back(device.spec);
+  core::Config config = options.core;
+  config.epoch = core::Epoch(static_cast<uint64_t>(absl::ToUnixMicros(clock.Now())));
+  engine = std::make_unique<Engine>(config, specs, clock, &log, watch.get(), MakeHooks());
+  broker_service = std::make_unique<BrokerService>(
+      engine.get(), &peers, specs.size() == 1 ? specs.front().uuid : std::string());
+  admin_service = std::make_unique<AdminService>(engine.get(), feed.get());
+  return absl::OkStatus();
+}
+
+absl::Status Server::Parts::StartServing() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  Configure(&builder);
+  builder.RegisterService(broker_service.get());
+  builder.RegisterService(admin_service.get());
+  for (grpc::Service* service : extras.services) builder.RegisterService(service);
+  std::vector<int> ports(options.listen.size(), 0);
+  std::vector<std::string> tcp;
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    if (options.listen[i].is_unix()) continue;
+    tcp.push_back(ToString(options.listen[i]));
+    builder.AddListeningPort(tcp.back(), grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  server = builder.BuildAndStart();
+  if (server == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen at ", absl::StrJoin(tcp, ", "),
+                     ": is a port taken, or not allowed? Give another --listen"));
+  }
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    Address address = options.listen[i];
+    if (!address.is_unix()) address.port = ports[i];
+    addresses.push_back(ToString(address));
+  }
+  if (auto* health = server->GetHealthCheckService()) health->SetServingStatus(true);
+  for (const auto& listener : listeners) listener->Start(server.get(), &peers, &log);
+  return absl::OkStatus();
+}
+
+absl::Status Server::Parts::StartReadings() {
+  std::vector<Readings::Source> sources;
+  for (Device& device : devices) {
+    sources.push_back({std::move(device.probe), device.outside_share});
+  }
+  return readings->Start(std::move(sources), options.reading_interval);
+}
+
+absl::Status Server::Parts::Open() {
+  RaiseDescriptorLimit();
+  auto opened = OpenDevices(options, ToString(options.listen.front()));
+  if (!opened.ok()) return opened.status();
+  devices = *std::move(opened);
+  if (absl::Status status = OpenListeners(); !status.ok()) return status;
+  if (absl::Status status = StartEngine(); !status.ok()) return status;
+  if (absl::Status status = StartServing(); !status.ok()) return status;
+  alarms.Start();
+  if (absl::Status status = StartReadings(); !status.ok()) return status;
+  LogStart();
+  return absl::OkStatus();
+}
+
+void Server::Parts::LogStart() {
+  LogLine line{clock.Now(), "start", {{"listen", absl::StrJoin(addresses, ",")}}};
+  for (const Device& device : devices) {
+    line.fields.emplace_back(
+        "device", absl::StrCat(device.spec.uuid, " ", core::ToString(device.spec.capacity),
+                               ", reserve ", core::ToString(device.spec.reserve)));
+  }
+  log.Write(std::move(line));
+}
+
+void Server::Parts::Stop() {
+  if (std::exchange(stopped, true)) return;
+  if (server != nullptr) {
+    log.Write(LogLine{clock.Now(), "stopping", {}});
+    if (auto* health = server->GetHealthCheckService()) health->SetServingStatus(false);
+  }
+  for (const auto& listener : listeners) listener->Stop();
+  if (readings != nullptr) readings->Stop();
+  alarms.Stop();
+  if (engine != nullptr) engine->Stop();
+  if (feed != nullptr) {
+    feed->Close(absl::UnavailableError("the broker is stopping; watch again with backoff"));
+  }
+  if (server != nullptr) {
+    server->Shutdown(absl::ToChronoTime(absl::Now() + kShutdownGrace));
+    server->Wait();
+    log.Write(LogLine{clock.Now(), "stop", {}});
+  }
+  watch.reset();
+}
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Server::~Server() { Stop(); }
+
+void Server::Stop() { parts_->Stop(); }
+
+const std::vector<std::string>& Server::addresses() const { return parts_->addresses; }
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options,
+                                                      const ServerExtras& extras) {
+  std::unique_ptr<Server> server(new Server(std::make_unique<Parts>(options, extras)));
+  if (absl::Status status = server->parts_->Open(); !status.ok()) return status;
+  return server;
+}
+
+}  // namespace vrambroker::server
