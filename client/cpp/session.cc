@@ -253,6 +253,7 @@ void Session::On(const UseOver& e) {
   ComponentState& c = components_.at(use.request.component());
   c.held = std::clamp(e.held, 0, c.layers);
   c.copying = false;
+  if (e.pool_bytes.has_value()) pool_bytes_ = *e.pool_bytes;
   use.phase = Phase::kEnding;
   *use.end.mutable_measured() = e.measured;
   if (session_id_ != 0) return SendEnding(e.ticket);
@@ -307,6 +308,8 @@ void Session::On(const EndGivenUp& e) {
 
 void Session::Close(Ticket ticket, int keep) {
   const std::string component = uses_.at(ticket).request.component();
+  const ComponentState& c = components_.at(component);
+  if (c.spec.lifetime() == v1::LIFETIME_PERMANENT) keep = c.held;  // no use releases it
   uses_.erase(ticket);
   report_due_ = true;
   Emit(UseClosed{ticket, keep});
@@ -346,6 +349,7 @@ void Session::On(const HeldChanged& e) {
   if (it == components_.end()) return;
   it->second.held = std::clamp(e.held, 0, it->second.layers);
   it->second.copying = e.copying;
+  if (e.pool_bytes.has_value()) pool_bytes_ = *e.pool_bytes;
   if (!e.copying) report_due_ = true;
 }
 

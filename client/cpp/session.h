@@ -72,6 +72,8 @@ struct UseOver {
   Ticket ticket = 0;
   int held = 0;
   v1::UseMeasurements measured;
+  // The allocator's pool now that it has window and activation. Unset: as last told.
+  std::optional<int64_t> pool_bytes;
 };
 
 struct EndAnswered {
@@ -91,6 +93,8 @@ struct HeldChanged {
   std::string component;
   int held = 0;
   bool copying = false;
+  // The allocator's pool, which the layers came from or went to. Unset: as last told.
+  std::optional<int64_t> pool_bytes;
 };
 
 struct FixedPlaced {
@@ -239,6 +243,8 @@ class Session {
   // Components that the broker has not admitted, with its words.
   const std::map<std::string, std::string>& refused() const { return refused_; }
   bool fixed_placed(const std::string& component) const;
+  // Whether all that was to be reported has been, and was answered.
+  bool reported() const { return !report_due_ && !report_in_flight_; }
   int held(const std::string& component) const;
 
  private:
