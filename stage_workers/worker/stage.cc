@@ -50,9 +50,11 @@ class LocalRunner : public StageRunner {
   // Window and activations go first: what is free beside the set is what the rule asks.
   int EndUse(int resident) {
     component_->FreeNeeds();
+    if (rules_.trim_after_use) pool_->Trim();
     const int keep = LayersToKeep(rules_.retain, resident, FreeOnCard(*pool_));
     if (!component_->permanent() && keep < component_->held_layers()) {
       (void)component_->ReleaseTo(keep);
+      if (rules_.trim_after_use) pool_->Trim();
     }
     return component_->held_layers();
   }

@@ -68,6 +68,8 @@ enum class Allocate {
 struct LocalRules {
   RetainRule retain;
   Allocate allocate = Allocate::kWhole;
+  // Whether the allocator's pool goes back to the card at the end of a use.
+  bool trim_after_use = true;
 };
 
 // Without a broker: the worker's own rules. Both pointers outlive the runner.

@@ -71,6 +71,11 @@ ABSL_FLAG(std::string, allocate, "whole",
 ABSL_FLAG(bool, caching_allocator, true,
           "Whether freed device memory stays with the worker's allocator for reuse, as frameworks "
           "do. Without it every free goes straight back to the card.");
+ABSL_FLAG(
+    bool, trim_after_use, true,
+    "Whether the allocator gives what it keeps back to the card after each use, so that other "
+    "processes can have it. Does nothing with a broker, which asks for it when somebody is "
+    "short, nor with --caching-allocator=false.");
 ABSL_FLAG(absl::Duration, start_timeout, absl::Minutes(5),
           "How long attaching and placing may take before the worker gives up.");
 
@@ -89,9 +94,26 @@ CommandHelp Help() {
       "Says \"ready ADDRESS\" on stderr when it serves. SIGTERM and SIGINT: releases everything "
       "and "
       "exits 0.",
-      {"name", "component", "weights", "card", "listen", "ready-file", "broker", "lock-dir",
-       "resident", "lifetime", "host-copy", "window-layers", "tier", "pass-seconds", "time-scale",
-       "retain", "allocate", "caching-allocator", "start-timeout"}};
+      {"name",
+       "component",
+       "weights",
+       "card",
+       "listen",
+       "ready-file",
+       "broker",
+       "lock-dir",
+       "resident",
+       "lifetime",
+       "host-copy",
+       "window-layers",
+       "tier",
+       "pass-seconds",
+       "time-scale",
+       "retain",
+       "trim-after-use",
+       "allocate",
+       "caching-allocator",
+       "start-timeout"}};
 }
 
 absl::Status OneOf(const char* flag, const std::string& value, const char* first,
@@ -132,6 +154,7 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
       lifetime == "permanent" ? offload::Lifetime::kPermanent : offload::Lifetime::kForward;
   options.tier = tier == "pinned" ? offload::HostTier::kPinned : offload::HostTier::kPageable;
   options.rules.allocate = allocate == "fit" ? Allocate::kFit : Allocate::kWhole;
+  options.rules.trim_after_use = absl::GetFlag(FLAGS_trim_after_use);
   options.host_copy = absl::GetFlag(FLAGS_host_copy);
   options.window_layers = absl::GetFlag(FLAGS_window_layers);
   options.pass_seconds = absl::GetFlag(FLAGS_pass_seconds);

@@ -1,0 +1,145 @@
+#include "stage_workers/pipeline/cleanup.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "stage_workers/card/emulated_card.h"
+
+namespace vrambroker::pipeline {
+namespace {
+
+constexpr char kCardPrefix[] = "pipeline-";
+constexpr char kSegmentPrefix[] = "vram-card-";
+
+struct Registry {
+  std::mutex mutex;
+  std::set<pid_t> children;
+  std::set<std::string> cards;
+  std::set<std::string> folders;
+};
+
+// Never destroyed: the thread that waits for signals may use it while the process ends.
+Registry& GetRegistry() {
+  static auto* const registry = new Registry;
+  return *registry;
+}
+
+void RemoveAll(Registry& registry) {
+  for (pid_t pid : registry.children) kill(pid, SIGKILL);
+  for (pid_t pid : registry.children) {
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  for (const std::string& name : registry.cards) (void)card::EmulatedCard::Remove(name);
+  for (const std::string& path : registry.folders) {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+}
+
+// Cards are named PREFIX PID "-" NUMBER: those whose process is gone serve nobody.
+void RemoveAbandonedCards() {
+  const std::string prefix = absl::StrCat(kSegmentPrefix, kCardPrefix);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
+    const std::string file = entry.path().filename().string();
+    if (file.rfind(prefix, 0) != 0) continue;
+    int pid = 0;
+    const std::string rest = file.substr(prefix.size());
+    if (!absl::SimpleAtoi(rest.substr(0, rest.find('-')), &pid) || pid <= 0) continue;
+    if (kill(pid, 0) == 0 || errno != ESRCH) continue;
+    (void)card::EmulatedCard::Remove(file.substr(std::strlen(kSegmentPrefix)));
+  }
+}
+
+std::string NextCardName() {
+  static std::atomic<int> serial{0};
+  return absl::StrCat(kCardPrefix, getpid(), "-", ++serial);
+}
+
+}  // namespace
+
+void CleanUpOnSignals() {
+  static sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    Registry& registry = GetRegistry();
+    const std::lock_guard<std::mutex> lock(registry.mutex);
+    std::fprintf(stderr, "\ninterrupted: ending %zu processes\n", registry.children.size());
+    RemoveAll(registry);
+    std::_Exit(128 + signal);
+  }).detach();
+}
+
+void RegisterChild(pid_t pid) {
+  Registry& registry = GetRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.children.insert(pid);
+}
+
+bool ReapChild(pid_t pid, int* wait_status) {
+  Registry& registry = GetRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  if (registry.children.count(pid) == 0) return true;
+  if (waitpid(pid, wait_status, WNOHANG) == 0) return false;
+  registry.children.erase(pid);
+  return true;
+}
+
+TemporaryCardName::TemporaryCardName() : name_(NextCardName()) {
+  RemoveAbandonedCards();
+  // A process of our number that died before us may have left one.
+  (void)card::EmulatedCard::Remove(name_);
+  Registry& registry = GetRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.cards.insert(name_);
+}
+
+TemporaryCardName::~TemporaryCardName() {
+  Registry& registry = GetRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  (void)card::EmulatedCard::Remove(name_);
+  registry.cards.erase(name_);
+}
+
+absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
+  const char* base = std::getenv("TMPDIR");
+  std::string path = absl::StrCat(base != nullptr && *base != '\0' ? base : "/tmp", "/vram-XXXXXX");
+  if (mkdtemp(path.data()) == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make a folder ", path, ": ", std::strerror(errno)));
+  }
+  Registry& registry = GetRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.folders.insert(path);
+  return TemporaryFolder(std::move(path));
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  if (path_.empty()) return;
+  Registry& registry = GetRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+  registry.folders.erase(path_);
+}
+
+}  // namespace vrambroker::pipeline
