@@ -1,8 +1,10 @@
 #include "broker/server/log.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -54,7 +56,9 @@ bool WriteAll(int descriptor, const std::string& text) {
   while (done < text.size()) {
     pollfd query{descriptor, POLLOUT, 0};
     if (poll(&query, 1, kPatienceMilliseconds) == 0) return false;
-    const ssize_t written = write(descriptor, text.data() + done, text.size() - done);
+    // A pipe that is ready takes this much without blocking.
+    const size_t piece = std::min<size_t>(text.size() - done, PIPE_BUF);
+    const ssize_t written = write(descriptor, text.data() + done, piece);
     if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
     if (written > 0) done += static_cast<size_t>(written);
   }

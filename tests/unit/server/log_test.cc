@@ -1,0 +1,80 @@
+#include "broker/server/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace vrambroker::server {
+namespace {
+
+using testing::HasSubstr;
+
+LogLine Line() {
+  return {absl::FromUnixMillis(1700000000123),
+          "attach",
+          {{"worker", "te-0"}, {"text", "a \"b\"\n"}, {"empty", ""}}};
+}
+
+TEST(FormatLine, IsOneLineOfText) {
+  EXPECT_EQ(FormatLine(Line(), LogFormat::kText),
+            "2023-11-14T22:13:20.123Z attach worker=te-0 text=\"a \\\"b\\\"\\u000a\" empty=\"\"");
+}
+
+TEST(FormatLine, IsOneJsonObject) {
+  EXPECT_EQ(FormatLine(Line(), LogFormat::kJson),
+            "{\"time\":\"2023-11-14T22:13:20.123Z\",\"event\":\"attach\",\"worker\":\"te-0\","
+            "\"text\":\"a \\\"b\\\"\\u000a\",\"empty\":\"\"}");
+}
+
+TEST(ToLogLine, NamesADecision) {
+  core::Decision decision;
+  decision.id = core::DecisionId(3);
+  decision.kind = core::DecisionKind::kRetention;
+  decision.reason = core::Reason::kKeptForNextUse;
+  decision.component = "te-0/text_encoder";
+  decision.layers = 53;
+  decision.component_layers = 66;
+  decision.held = 60;
+  const std::string line = FormatLine(ToLogLine(decision), LogFormat::kText);
+  EXPECT_THAT(line, HasSubstr(" retention component=te-0/text_encoder layers=53/66 held=60 "
+                              "reason=kept_for_next_use decision=3"));
+}
+
+std::string ReadAll(int descriptor) {
+  std::string all;
+  char buffer[4096];
+  for (ssize_t got; (got = read(descriptor, buffer, sizeof(buffer))) > 0;) {
+    all.append(buffer, static_cast<size_t>(got));
+  }
+  return all;
+}
+
+TEST(Log, WritesAllThatWaitsBeforeItGoes) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  {
+    Log log(ends[1], LogFormat::kText);
+    for (int i = 0; i < 100; ++i) log.Write(Line());
+  }
+  close(ends[1]);
+  const std::string all = ReadAll(ends[0]);
+  close(ends[0]);
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 100);
+}
+
+TEST(Log, DropsAndCountsWhatNobodyReads) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  {
+    Log log(ends[1], LogFormat::kText);
+    for (size_t i = 0; i < 3 * Log::kMaxWaiting; ++i) log.Write(Line());
+  }
+  close(ends[1]);
+  const std::string all = ReadAll(ends[0]);
+  close(ends[0]);
+  EXPECT_GT(all.size(), 0u);
+  EXPECT_LE(std::count(all.begin(), all.end(), '\n'), static_cast<long>(3 * Log::kMaxWaiting));
+}
+
+}  // namespace
+}  // namespace vrambroker::server

@@ -1,0 +1,165 @@
+#include "broker/server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
+namespace vrambroker::server {
+namespace {
+
+using testing::HasSubstr;
+
+class OptionsTest : public testing::Test {
+ protected:
+  absl::StatusOr<ParsedOptions> Parse(const std::vector<std::string>& args) {
+    return ParseOptions(args, [this](const std::string& name) -> std::optional<std::string> {
+      const auto found = env_.find(name);
+      if (found == env_.end()) return std::nullopt;
+      return found->second;
+    });
+  }
+  Options Good(const std::vector<std::string>& args) {
+    auto parsed = Parse(args);
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    return parsed.ok() ? parsed->options : Options();
+  }
+  std::string Refusal(const std::vector<std::string>& args) {
+    auto parsed = Parse(args);
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(parsed.status().message());
+  }
+  std::string File(const std::string& text) {
+    const std::string path =
+        absl::StrCat(testing::TempDir(), "/options-", getpid(), "-",
+                     testing::UnitTest::GetInstance()->current_test_info()->name(), ".conf");
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  std::map<std::string, std::string> env_;
+};
+
+TEST_F(OptionsTest, DefaultsAreTheDocumentedOnes) {
+  const Options options = Good({});
+  ASSERT_EQ(options.listen.size(), 1u);
+  EXPECT_EQ(options.listen[0].path, DefaultRunDir() + "/broker.sock");
+  EXPECT_EQ(options.lock_dir, DefaultRunDir());
+  EXPECT_EQ(options.socket_mode, 0660u);
+  EXPECT_EQ(options.reserve_bytes, 512 << 20);
+  EXPECT_EQ(options.reading_interval, absl::Seconds(1));
+  EXPECT_EQ(options.log_format, LogFormat::kText);
+  EXPECT_TRUE(options.devices.empty());
+  EXPECT_TRUE(options.emulated_devices.empty());
+}
+
+TEST_F(OptionsTest, TheCommandLineGoesBeforeTheEnvironmentAndThatBeforeTheFile) {
+  const std::string file = File("# times\nreserve = 1MiB\n\nmax-wait=3s\ngrow-wait=4s\n");
+  env_["VRAM_BROKERD_RESERVE"] = "2MiB";
+  env_["VRAM_BROKERD_MAX_WAIT"] = "5s";
+  const Options options = Good({"--reserve=3MiB", "--config", file});
+  EXPECT_EQ(options.reserve_bytes, 3 << 20);
+  EXPECT_EQ(options.core.max_wait, absl::Seconds(5));
+  EXPECT_EQ(options.core.grow_wait, absl::Seconds(4));
+}
+
+TEST_F(OptionsTest, TheFileMayBeNamedByTheEnvironment) {
+  env_["VRAM_BROKERD_CONFIG"] = File("log-format=json\nload-ahead=true\n");
+  const Options options = Good({});
+  EXPECT_EQ(options.log_format, LogFormat::kJson);
+  EXPECT_TRUE(options.core.load_ahead);
+  EXPECT_THAT(Refusal({"--config=/nowhere/at.all"}), HasSubstr("/nowhere/at.all"));
+}
+
+TEST_F(OptionsTest, RepeatableFlagsAddUpWithinOneSourceOnly) {
+  env_["VRAM_BROKERD_LISTEN"] = "unix:/e1 unix:/e2;unix:/e3";
+  EXPECT_EQ(Good({}).listen.size(), 3u);
+  const Options options = Good({"--listen=unix:/a,127.0.0.1:0", "--listen", "unix:/b"});
+  ASSERT_EQ(options.listen.size(), 3u);
+  EXPECT_EQ(ToString(options.listen[0]), "unix:/a");
+  EXPECT_EQ(ToString(options.listen[1]), "127.0.0.1:0");
+  EXPECT_EQ(ToString(options.listen[2]), "unix:/b");
+}
+
+TEST_F(OptionsTest, DevicesAreReadWithTheirParticulars) {
+  const Options options = Good({"--device=GPU-1", "--device=GPU-2=12GiB", "--emulated-device",
+                                "a=24GiB", "--emulated-device=b=1GiB,rate=29.9e9,lag=250ms"});
+  ASSERT_EQ(options.devices.size(), 2u);
+  EXPECT_EQ(options.devices[0].uuid, "GPU-1");
+  EXPECT_FALSE(options.devices[0].cap.has_value());
+  EXPECT_EQ(options.devices[1].cap, int64_t{12} << 30);
+  ASSERT_EQ(options.emulated_devices.size(), 2u);
+  EXPECT_EQ(options.emulated_devices[0].name, "a");
+  EXPECT_EQ(options.emulated_devices[0].capacity_bytes, int64_t{24} << 30);
+  EXPECT_FALSE(options.emulated_devices[0].lag.has_value());
+  EXPECT_EQ(options.emulated_devices[1].rate, 29.9e9);
+  EXPECT_EQ(options.emulated_devices[1].lag, absl::Milliseconds(250));
+}
+
+TEST_F(OptionsTest, ASwitchNeedsNoValueAndCanBeTurnedOff) {
+  EXPECT_TRUE(Good({"--load-ahead"}).core.load_ahead);
+  EXPECT_FALSE(Good({"--load-ahead=false"}).core.load_ahead);
+  EXPECT_THAT(Refusal({"--load-ahead=maybe"}), HasSubstr("true or false"));
+}
+
+TEST_F(OptionsTest, RefusalsNameFlagSourceValueAndWhatIsAllowed) {
+  EXPECT_THAT(Refusal({"--reserve=lots"}), HasSubstr("--reserve: 'lots'"));
+  EXPECT_THAT(Refusal({"--nonsense=1"}), HasSubstr("--nonsense is not known"));
+  EXPECT_THAT(Refusal({"stray"}), HasSubstr("'stray' is no flag"));
+  EXPECT_THAT(Refusal({"--reserve"}), HasSubstr("--reserve needs a value"));
+  EXPECT_THAT(Refusal({"--reserve=1", "--reserve=2"}), HasSubstr("2 times, once is allowed"));
+  EXPECT_THAT(Refusal({"--socket-mode=999"}), HasSubstr("octal"));
+  EXPECT_THAT(Refusal({"--log-format=xml"}), HasSubstr("text or json"));
+  EXPECT_THAT(Refusal({"--emulated-device=a"}), HasSubstr("NAME=SIZE"));
+  EXPECT_THAT(Refusal({"--emulated-device=a=1GiB,size=2"}), HasSubstr("'size=2'"));
+  EXPECT_THAT(Refusal({"--emulated-device=a=1GiB,lag=2h"}), HasSubstr("0 to 1h"));
+  EXPECT_THAT(Refusal({"--device="}), HasSubstr("UUID=SIZE"));
+  EXPECT_THAT(Refusal({"--reading-interval=1ms"}), HasSubstr("10ms"));
+  EXPECT_THAT(Refusal({"--release-deadline=0"}), HasSubstr("--release-deadline"));
+  env_["VRAM_BROKERD_RESERVE"] = "many";
+  EXPECT_THAT(Refusal({}), HasSubstr("VRAM_BROKERD_RESERVE: 'many'"));
+  const std::string file = File("reserve=1MiB\nwhatever\n");
+  EXPECT_THAT(Refusal({"--config=" + file}), HasSubstr(absl::StrCat(file, ":2: 'whatever'")));
+}
+
+TEST_F(OptionsTest, HelpNamesEveryFlagAndItsVariable) {
+  auto parsed = Parse({"--help", "--reserve=nonsense is not looked at"});
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_TRUE(parsed->help_wanted);
+  for (const char* flag :
+       {"listen", "socket-mode", "socket-group", "device", "emulated-device", "reserve",
+        "grow-wait", "max-wait", "release-deadline", "settling-time", "run-grace", "orphan-after",
+        "load-ahead", "reading-interval", "lock-dir", "log-format", "config"}) {
+    EXPECT_THAT(parsed->help, HasSubstr(absl::StrCat("--", flag)));
+  }
+  EXPECT_THAT(parsed->help, HasSubstr("VRAM_BROKERD_LISTEN"));
+}
+
+TEST(ParseAddress, TakesUnixPathsAndLoopbackHosts) {
+  EXPECT_EQ(ParseAddress("unix:/run/b.sock")->path, "/run/b.sock");
+  EXPECT_EQ(ParseAddress("unix:///run/b.sock")->path, "/run/b.sock");
+  EXPECT_EQ(ParseAddress("127.0.0.1:50051")->port, 50051);
+  EXPECT_EQ(ParseAddress("127.1.2.3:0")->host, "127.1.2.3");
+  EXPECT_EQ(ToString(*ParseAddress("[::1]:7")), "[::1]:7");
+  EXPECT_EQ(ParseAddress("localhost:7")->host, "localhost");
+}
+
+TEST(ParseAddress, RefusesOtherHostsAndSaysWhy) {
+  for (const char* text : {"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "example.com:1",
+                           "127.0.0.1.evil.org:1", "127.0.0.256:1", ":1"}) {
+    EXPECT_THAT(std::string(ParseAddress(text).status().message()), HasSubstr("no TLS yet"))
+        << text;
+  }
+  for (const char* text : {"", "unix:", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:x"}) {
+    EXPECT_FALSE(ParseAddress(text).ok()) << text;
+  }
+  EXPECT_TRUE(ParseAddress("unix:" + std::string(107, 'a')).ok());
+  EXPECT_FALSE(ParseAddress("unix:" + std::string(108, 'a')).ok());
+}
+
+}  // namespace
+}  // namespace vrambroker::server
