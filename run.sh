@@ -111,7 +111,8 @@ step() {
     printf '    ok, %s s\n' "$(seconds_since "$start")"
   else
     printf '    FAILED (status %d), %s s; the end of %s:\n' "$rc" "$(seconds_since "$start")" "${log#"$ROOT"/}"
-    tail -n 60 "$log" | sed 's/^/    | /'
+    grep -avE '^\[[0-9]+/[0-9]+\] (Building|Linking|Running)|Test +#[0-9]+: .* Passed |^ +Start +[0-9]+: ' "$log" |
+      cut -c 1-300 | tail -n 60 | sed 's/^/    | /'
   fi
   return "$rc"
 }
@@ -218,8 +219,10 @@ tidy_one() {
 }
 
 check_tidy() {
-  local deadline=$(($(date +%s) + TIDY_BUDGET_SECONDS))
-  tidy_files | xargs -r -P "$JOBS" -I{} "$ROOT/run.sh" tidy-one "$deadline" {}
+  local deadline=$(($(date +%s) + TIDY_BUDGET_SECONDS)) files
+  files="$(tidy_files)"
+  [[ -n "$files" ]] || { echo "no file to check: is build/compile_commands.json of this tree?"; return 1; }
+  xargs -r -P "$JOBS" -I{} "$ROOT/run.sh" tidy-one "$deadline" {} <<<"$files"
 }
 
 build_release() {
