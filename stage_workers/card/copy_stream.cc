@@ -16,10 +16,12 @@ namespace {
 
 // What is reserved of the link at a time.
 constexpr int64_t kChunkBytes = 256 << 10;
+// What is mapped at a time.
+constexpr int64_t kMapBytes = 2 << 20;
 // The copying thread may be so far ahead of the link before it sleeps, and wakes when half of it is
 // used up: so the link is never idle for a late wake-up, and other processes wait no longer than
 // that.
-constexpr int64_t kAheadNanos = 500'000;
+constexpr int64_t kAheadNanos = 1'000'000;
 
 void SleepUntilNanos(int64_t deadline) {
   const timespec at = {static_cast<time_t>(deadline / 1'000'000'000), deadline % 1'000'000'000};
@@ -118,6 +120,10 @@ void CopyStream::Copy(CopyJob& job) {
   const auto pace_time = [&] { return start + static_cast<int64_t>(done / job.pace * 1e9); };
   for (const HostPiece& piece : job.pieces) {
     for (int64_t offset = 0; offset < piece.bytes; offset += kChunkBytes) {
+      const int64_t at = piece.device_offset + offset;
+      if (job.direction == Direction::kToDevice && offset % kMapBytes == 0) {
+        MapStretch(job.allocation->pages, at, at + std::min(kMapBytes, piece.bytes - offset));
+      }
       const int64_t bytes = std::min(kChunkBytes, piece.bytes - offset);
       if (paced) paced = job.SleepPaced(pace_time());
       ready_at = memory_->ReserveLink(job.direction, bytes);
@@ -128,6 +134,17 @@ void CopyStream::Copy(CopyJob& job) {
   }
   if (paced && job.SleepPaced(pace_time())) ready_at = std::max(ready_at, pace_time());
   job.Finish(absl::OkStatus(), ready_at);
+}
+
+// Maps the pages of a stretch that is to be written to, those that follow each other together.
+void CopyStream::MapStretch(const std::vector<uint32_t>& pages, int64_t begin, int64_t end) {
+  const size_t last = (end - 1) / kPageBytes;
+  for (size_t i = begin / kPageBytes; i <= last;) {
+    size_t next = i + 1;
+    while (next <= last && pages[next] == pages[next - 1] + 1) ++next;
+    memory_->MapPages(pages[i], static_cast<uint32_t>(next - i));
+    i = next;
+  }
 }
 
 // Moves a stretch of a piece, page by page.

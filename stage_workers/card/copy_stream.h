@@ -70,6 +70,7 @@ class CopyStream {
 
   void Run();
   void Copy(CopyJob& job);
+  void MapStretch(const std::vector<uint32_t>& pages, int64_t begin, int64_t end);
   void Move(const CopyJob& job, const HostPiece& piece, int64_t offset, int64_t bytes);
 
   EmulatedMemory* const memory_;

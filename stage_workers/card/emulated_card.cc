@@ -145,6 +145,8 @@ const std::string& EmulatedCard::Uuid() const { return impl_->uuid; }
 int64_t EmulatedCard::CapacityBytes() const { return impl_->memory->capacity(); }
 double EmulatedCard::LinkBytesPerSecond() const { return impl_->memory->rate(); }
 
+void EmulatedCard::Prefault() { impl_->memory->MapAll(); }
+
 void EmulatedCard::SetFaults(const EmulatedFaults& faults) {
   std::lock_guard<std::mutex> lock(impl_->mutex);
   impl_->faults = faults;
@@ -221,9 +223,8 @@ absl::Status EmulatedCard::ComputeLayer(DeviceBuffer buffer, Activations activat
     const auto found = impl_->buffers.find(buffer.id);
     if (found == impl_->buffers.end()) return impl_->Unknown(buffer);
     if (buffer.bytes < 1 || buffer.bytes > found->second.bytes) {
-      return absl::InvalidArgumentError(absl::StrCat(Uuid(), ": a layer of ", buffer.bytes,
-                                                     " bytes in a buffer of ",
-                                                     found->second.bytes));
+      return absl::InvalidArgumentError(absl::StrCat(
+          Uuid(), ": a layer of ", buffer.bytes, " bytes in a buffer of ", found->second.bytes));
     }
     allocation = found->second.allocation;
   }

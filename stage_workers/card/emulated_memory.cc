@@ -116,7 +116,8 @@ EmulatedMemory::EmulatedMemory(std::string name, char* map, int64_t map_bytes)
       header_(reinterpret_cast<Header*>(map)),
       next_page_(reinterpret_cast<uint32_t*>(map + RoundUp(sizeof(Header), kPageBytes))),
       touched_(reinterpret_cast<std::atomic<uint8_t>*>(next_page_ + header_->page_count)),
-      data_(map + map_bytes - header_->page_count * kPageBytes) {}
+      data_(map + map_bytes - header_->page_count * kPageBytes),
+      mapped_(header_->page_count) {}
 
 EmulatedMemory::~EmulatedMemory() { munmap(map_, map_bytes_); }
 
@@ -490,6 +491,21 @@ absl::StatusOr<Usage> EmulatedMemory::ReadUsage() {
   }
   usage.total_used = std::min(usage.total_used, usage.capacity);
   return usage;
+}
+
+void EmulatedMemory::MapPages(uint32_t first, uint32_t count) {
+  const uint32_t end = first + count;
+  while (first < end) {
+    // The next stretch of pages that are not mapped.
+    if (mapped_[first].load(std::memory_order_relaxed) != 0) {
+      ++first;
+      continue;
+    }
+    uint32_t last = first;
+    while (last < end && mapped_[last].exchange(1, std::memory_order_relaxed) == 0) ++last;
+    (void)madvise(Page(first), (last - first) * kPageBytes, MADV_POPULATE_WRITE);
+    first = last;
+  }
 }
 
 int64_t EmulatedMemory::ReserveLink(Direction direction, int64_t bytes) {

@@ -61,6 +61,13 @@ class EmulatedMemory {
   // Says that a page was written to, and so is worth scribbling over when it is freed.
   void Touch(uint32_t page) { touched_[page].store(1, std::memory_order_relaxed); }
 
+  // Backs `count` pages from `first` on with memory and maps them in this process, in one go: a
+  // fault for each 4 KiB would cost as much as the copy. Does nothing for pages that were mapped
+  // here before. What cannot be had shows as a fault later.
+  void MapPages(uint32_t first, uint32_t count);
+  // The same for as many pages as the capacity has.
+  void MapAll() { MapPages(0, static_cast<uint32_t>((capacity() + kPageBytes - 1) / kPageBytes)); }
+
   // Takes the link for `bytes`, after all that was reserved before; returns when they have passed,
   // in nanoseconds of the monotonic clock.
   int64_t ReserveLink(Direction direction, int64_t bytes);
@@ -140,6 +147,8 @@ class EmulatedMemory {
   uint32_t* const next_page_;
   std::atomic<uint8_t>* const touched_;
   char* const data_;
+  // Pages that MapPages has mapped in this process.
+  std::vector<std::atomic<uint8_t>> mapped_;
 };
 
 }  // namespace vrambroker::card

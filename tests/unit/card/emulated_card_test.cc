@@ -101,6 +101,16 @@ TEST(EmulatedCard, ALargeCardTakesNoRoomUntilItIsUsed) {
   EXPECT_LT(info.st_blocks * 512, 64 * kMiB);
 }
 
+TEST(EmulatedCard, PrefaultingBacksTheWholeCard) {
+  TestCardName name;
+  std::unique_ptr<EmulatedCard> card = MakeCard(name, 8 * kMiB);
+  card->Prefault();
+  struct stat info;
+  ASSERT_EQ(stat(("/dev/shm/vram-card-" + name.get()).c_str(), &info), 0);
+  EXPECT_GE(info.st_blocks * 512, 8 * kMiB);
+  EXPECT_EQ(UsedBy(*card, getpid()), 0);
+}
+
 TEST(EmulatedCard, WhetherItFitsDependsOnBytesOnly) {
   TestCardName name;
   std::unique_ptr<EmulatedCard> card = MakeCard(name, 32 * kMiB);
