@@ -123,7 +123,8 @@ absl::Status ManagedOffload::ReleaseAll() {
 
 ManagedOffload::HurryGuard::HurryGuard(ManagedOffload* component) : component_(component) {
   component_->hurrying_.fetch_add(1);
-  component_->component_->Hurry();
+  // Waits for the load at hand, which it hurries; those after it see that somebody waits.
+  const auto own = component_->component_->LockUrgently();
 }
 
 v1::ComponentStatus ManagedOffload::Status() {

@@ -66,7 +66,7 @@ enum class Allocate {
 };
 
 struct LocalRules {
-  RetainRule retain;
+  RetainRule retain = {};
   Allocate allocate = Allocate::kWhole;
   // Whether the allocator's pool goes back to the card at the end of a use.
   bool trim_after_use = true;
