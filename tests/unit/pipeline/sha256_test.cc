@@ -1,0 +1,30 @@
+#include "stage_workers/pipeline/sha256.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace vrambroker::pipeline {
+namespace {
+
+TEST(Sha256, GivesThePublishedDigests) {
+  EXPECT_EQ(Sha256Hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(Sha256Hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(Sha256Hex(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, DigestsAtTheEdgesOfABlockDiffer) {
+  std::string previous;
+  for (size_t length = 54; length <= 66; ++length) {
+    const std::string digest = Sha256Hex(std::string(length, 'x'));
+    EXPECT_EQ(digest.size(), 64u);
+    EXPECT_NE(digest, previous);
+    previous = digest;
+  }
+}
+
+}  // namespace
+}  // namespace vrambroker::pipeline
