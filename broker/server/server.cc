@@ -157,7 +157,13 @@ absl::Status Server::Parts::StartServing() {
     if (!address.is_unix()) address.port = ports[i];
     addresses.push_back(ToString(address));
   }
-  if (auto* health = server->GetHealthCheckService()) health->SetServingStatus(true);
+  if (auto* health = server->GetHealthCheckService()) {
+    // Draining and stopping then change all of them at once.
+    for (const char* name :
+         {"", v1::VramBroker::service_full_name(), v1::BrokerAdmin::service_full_name()}) {
+      health->SetServingStatus(name, true);
+    }
+  }
   for (const auto& listener : listeners) listener->Start(server.get(), &peers, &log);
   return absl::OkStatus();
 }

@@ -1,0 +1,47 @@
+// A measurement of vram-bench: what it returns and how it joins the others.
+//
+// To add one: declare its function here, define it in a file of its own, and enter it into the
+// table of bench_main.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace vrambroker::bench {
+
+struct Figure {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  // What is aimed at, and whether it is the most or the least. Absent: for information.
+  std::optional<double> goal;
+  bool goal_is_most = true;
+
+  bool met() const { return !goal.has_value() || (goal_is_most ? value <= *goal : value >= *goal); }
+};
+using Figures = std::vector<Figure>;
+
+struct BenchOptions {
+  // Passages through the pipeline that are timed.
+  int rounds = 2000;
+  // How long the broker at rest is watched.
+  absl::Duration rest = absl::Seconds(10);
+  // Where the programs are that are measured as processes.
+  std::string bin_dir;
+};
+
+// Round trips of BeginUse and EndUse against a bare echo on the same server and channel.
+absl::StatusOr<Figures> RoundTripBench(const BenchOptions& options);
+// Processor time and memory of a broker with three idle sessions.
+absl::StatusOr<Figures> RestBench(const BenchOptions& options);
+// Rate of the offload path's copies against memcpy paced by the same link.
+absl::StatusOr<Figures> CopyRateBench(const BenchOptions& options);
+
+// The value below which the fraction (0 to 1) of all values lies; 0 of none. Sorts them.
+double Percentile(std::vector<double>* values, double fraction);
+
+}  // namespace vrambroker::bench
