@@ -12,9 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "broker/server/server.h"
+#include "echo.grpc.pb.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_worker.h"
-#include "tests/bench/echo.grpc.pb.h"
 
 namespace vrambroker::bench {
 namespace {
