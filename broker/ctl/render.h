@@ -1,0 +1,27 @@
+// The broker's picture and decisions as text for people. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "vrambroker/v1/admin.pb.h"
+
+namespace vrambroker::ctl {
+
+// Rows of cells in columns that are as wide as their widest cell, two spaces apart; the first row
+// is the head. Columns whose name begins with '>' are set to the right.
+std::string RenderTable(const std::vector<std::vector<std::string>>& rows);
+
+// `part` of `whole` as a bar of `width` characters at most; anything above 0 shows.
+std::string RenderBar(int64_t part, int64_t whole, int width);
+
+// "1.50 GiB", "216.2 MiB", "512 B"; below 0 with a sign.
+std::string RenderBytes(int64_t bytes);
+
+// The ledger of each device with bars, its components, the sessions, and who waits for what.
+std::string RenderPicture(const v1::Picture& picture);
+// One line for each decision, oldest first.
+std::string RenderDecisions(const v1::ListDecisionsResponse& decisions);
+
+}  // namespace vrambroker::ctl
