@@ -188,6 +188,37 @@ int64_t Machine::Impl::AlreadyComing(const Device& device) const {
   return coming.count();
 }
 
+// What the others could give up for a use, besides what is coming already.
+Machine::Impl::Obtainable Machine::Impl::WhatCanBeHad(const Component& c, const Problem& problem,
+                                                      const Plan& plan,
+                                                      const Device& device) const {
+  Obtainable o;
+  o.free = DeriveLedger(state, device).Free().count();
+  o.coming = AlreadyComing(device);
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached) continue;
+    if (s.trim_sent == absl::InfinitePast()) o.coming += s.pool.count();
+    for (ComponentId cid : s.components) {
+      const Component& other = state.components.at(cid);
+      if (other.use.has_value() || other.permanent()) continue;
+      const Bytes target = other.spec.layers.Of(other.target());
+      if (cid == c.id) {
+        // What it gives back itself is in the size of its grant.
+        o.coming -= MinusOrZero(LayerCharge(other), target).count();
+        continue;
+      }
+      const auto it = problem.index.find(cid);
+      const int keep = it == problem.index.end() ? other.target() : plan.keep[it->second];
+      o.by_plan += MinusOrZero(target, other.spec.layers.Of(keep)).count();
+      o.at_most += target.count();
+    }
+  }
+  return o;
+}
+
+// Admits the use with the size that the plan gives it, now or once the bytes for it have come.
+// `limit`: the most that it may be charged in all, so that an older one that waits still fits
+// beside it.
 bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
   const Component& c = state.components.at(w->component);
   const Ledger ledger = DeriveLedger(state, *device);
@@ -197,16 +228,17 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
   }
   const Sizing sizing(c, w->spec);
   const int64_t free = ledger.Free().count();
-  const int charged = sizing.charged();
   const int most = Most(c, w->spec);
   const int fewest = Fewest(c, w->spec);
-  if (most == c.count() && sizing.Raise(most) <= free && sizing.Total(most) <= limit) {
+  auto grantable = [&](int layers) {
+    return layers >= sizing.charged() && sizing.Raise(layers) <= free &&
+           sizing.Total(layers) <= limit;
+  };
+  if (most == c.count() && grantable(most)) {
     Grant(w, most, c.permanent() ? Reason::kPermanent : Reason::kFitsWhole);
     return true;
   }
 
-  // The size that the plan gives, within what an older use that waits leaves, and within what can
-  // be had.
   const Problem problem = BuildProblem(*device, w);
   const Plan plan = MakePlan(problem.plan);
   int wanted = fewest;
@@ -218,32 +250,15 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
     w->blocked_by = "an older use that would not fit beside it";
     return false;
   }
-  int64_t by_plan = 0, at_most = 0;
-  for (const auto& [id, other] : state.components) {
-    const Session& s = state.sessions.at(other.session);
-    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
-    if (id == c.id || other.use.has_value() || other.permanent()) continue;
-    const Bytes target = other.spec.layers.Of(other.target());
-    const auto it = problem.index.find(id);
-    const int keep = it == problem.index.end() ? other.target() : plan.keep[it->second];
-    by_plan += MinusOrZero(target, other.spec.layers.Of(keep)).count();
-    at_most += target.count();
-  }
-  int64_t coming = AlreadyComing(*device);
-  for (const auto& [id, s] : state.sessions) {
-    const bool mine = s.device == device->spec.uuid && s.phase == SessionPhase::kAttached;
-    if (mine && s.trim_sent == absl::InfinitePast()) coming += s.pool.count();
-  }
-  // Its own layers above a smaller grant are being given back too, and counted as such already.
-  const int64_t own =
-      c.permanent() ? 0 : MinusOrZero(LayerCharge(c), c.spec.layers.Of(c.target())).count();
-  const int64_t others_coming = coming - own;
-  int layers = sizing.MostWithin(free + others_coming + by_plan, fewest, wanted);
-  const bool beyond_plan = layers < 0;
-  if (beyond_plan) layers = sizing.MostWithin(free + others_coming + at_most, fewest, fewest);
-  if (layers < 0 && most == c.count()) {
-    // All of them without a window may be less than the fewest beside one.
-    if (sizing.Raise(most) <= free + others_coming + at_most) layers = most;
+  const Obtainable room = WhatCanBeHad(c, problem, plan, *device);
+  bool beyond_plan = false;
+  int layers = sizing.MostWithin(room.free + room.coming + room.by_plan, fewest, wanted);
+  if (layers < 0) {
+    // Needs go before what the plan would keep. All layers without a window may be the least.
+    beyond_plan = true;
+    const int64_t bytes = room.free + room.coming + room.at_most;
+    layers = sizing.MostWithin(bytes, fewest, fewest);
+    if (layers < 0 && most == c.count() && sizing.Raise(most) <= bytes) layers = most;
   }
   if (layers < 0) {
     w->blocked_by = absl::StrCat(
@@ -251,42 +266,42 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
         " external, ", ToString(ledger.draining), " draining, ", ToString(ledger.Free()), " free");
     return false;
   }
-  // What is charged anyway may as well be used, where it fits.
-  if (layers < charged && charged <= most && sizing.Raise(charged) <= free &&
-      sizing.Total(charged) <= limit) {
-    layers = charged;
+  // What is charged anyway may as well be used.
+  if (layers < sizing.charged() && sizing.charged() <= most && grantable(sizing.charged())) {
+    layers = sizing.charged();
   }
-  if (layers >= charged && sizing.Raise(layers) <= free) {
+  if (grantable(layers)) {
     Grant(w, layers, c.permanent() ? Reason::kPermanent : Reason::kPlanned);
     return true;
   }
-
-  // Bytes must come first. It waits for more than it could have now only as long as that gains.
-  if (layers < charged && c.target() > layers) {
+  if (c.target() > layers) {
     Revoke(&state.components.at(c.id), layers, Reason::kWantedByOthers, false,
            "its next use gets fewer layers than it holds");
   }
   MakeRoom(sizing.Raise(layers) - free, problem, plan.keep, beyond_plan, c.id,
            Reason::kWantedByOthers, absl::StrCat("room for ", ComponentName(c)), device);
-  const int at_once = sizing.MostWithin(free, std::max(fewest, charged), layers);
-  if (at_once >= 0) {
-    if (!w->grow_until.has_value()) {
-      const double sigma = problem.plan.components[problem.index.at(c.id)].sigma;
-      const double missing =
-          (c.spec.layers.Of(layers).as_double() - c.spec.layers.Of(at_once).as_double());
-      const absl::Duration gain =
-          absl::Seconds(std::max(0.0, sigma * missing * std::max(1, w->spec.passes - 1)));
-      w->grow_until = w->arrived + std::min(config.grow_wait, gain);
-    }
-    if (now >= *w->grow_until) {
-      Grant(w, at_once, Reason::kGrowWaitEnded);
-      return true;
-    }
+  const int at_once = sizing.MostWithin(free, std::max(fewest, sizing.charged()), layers);
+  const double sigma = problem.plan.components[problem.index.at(c.id)].sigma;
+  if (at_once >= 0 && GrowWaitIsOver(w, c, sigma, layers, at_once)) {
+    Grant(w, at_once, Reason::kGrowWaitEnded);
+    return true;
   }
   w->blocked_by = absl::StrCat(
       "bytes on their way: ", ToString(Bytes(std::max<int64_t>(0, sizing.Raise(layers) - free))),
       " missing, ", ToString(ledger.draining), " draining, ", ToString(ledger.pooled), " pooled");
   return false;
+}
+
+// A use waits for more layers than it could have at once only as long as they gain, and grow_wait
+// at most.
+bool Machine::Impl::GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
+                                   int at_once) const {
+  if (!w->grow_until.has_value()) {
+    const Bytes missing = c.spec.layers.Of(layers) - c.spec.layers.Of(at_once);
+    const double gain = sigma * missing.as_double() * std::max(1, w->spec.passes - 1);
+    w->grow_until = w->arrived + std::min(config.grow_wait, absl::Seconds(gain));
+  }
+  return now >= *w->grow_until;
 }
 
 void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {

@@ -79,7 +79,19 @@ struct Machine::Impl {
   void AdmitWaiting(Device* device);
   void RefuseInfeasible(const Device& device);
   std::vector<uint64_t> QueueOrder(const Device& device) const;
+  // Bytes for a use: free now, given back by others already (pools included), what the plan would
+  // take from others, and all that they retain.
+  struct Obtainable {
+    int64_t free = 0;
+    int64_t coming = 0;
+    int64_t by_plan = 0;
+    int64_t at_most = 0;
+  };
+  Obtainable WhatCanBeHad(const Component& c, const Problem& problem, const Plan& plan,
+                          const Device& device) const;
   bool TryAdmit(WaitingUse* w, Device* device, int64_t limit);
+  bool GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
+                      int at_once) const;
   int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;
   void Grant(WaitingUse* w, int layers, Reason reason);
   int64_t AlreadyComing(const Device& device) const;
