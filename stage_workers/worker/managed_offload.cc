@@ -80,6 +80,7 @@ void ManagedOffload::FreeNeeds() {
 
 absl::Status ManagedOffload::ReleaseTo(int layers) {
   const auto own = component_->Lock();
+  if (component_->held_layers() <= layers) return absl::OkStatus();
   const absl::Status status = component_->ReleaseTo(layers);
   Publish();
   return status;

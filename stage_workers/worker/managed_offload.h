@@ -43,7 +43,7 @@ class ManagedOffload : public client::ManagedComponent {
   absl::Status PlaceFixed() override;
   // Ends the use of the component, if there is one, and keeps all of its resident set.
   void FreeNeeds() override;
-  // FAILED_PRECONDITION for a permanent set: only ReleaseAll drops that.
+  // FAILED_PRECONDITION where layers of a permanent set would go: only ReleaseAll drops those.
   absl::Status ReleaseTo(int layers) override;
   // Ignores the pace while somebody waits for a use (see HurryGuard).
   absl::Status LoadNext(double pace) override;

@@ -15,6 +15,14 @@ int64_t FreeOnCard(offload::PoolAllocator& pool) {
   return usage.ok() ? std::max<int64_t>(usage->capacity - usage->total_used, 0) : 0;
 }
 
+// CANCELLED where nobody waits for the result any more.
+absl::Status CheckWanted(const ManagedOffload& component, const StageRequest& request, int passes) {
+  if (!request.cancelled || !request.cancelled()) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat("component ", component.name(),
+                                           ": the caller gave up after ", passes, " of ",
+                                           request.passes, " passes"));
+}
+
 class LocalRunner : public StageRunner {
  public:
   LocalRunner(ManagedOffload* component, offload::PoolAllocator* pool, const LocalRules& rules)
@@ -88,16 +96,16 @@ absl::Status RunPasses(ManagedOffload& component, const StageRequest& request, i
                        StageResult* result) {
   result->resident_layers = resident;
   const absl::Time begin = absl::Now();
-  absl::Status status = component.BeginUse({.resident_layers = resident,
-                                            .passes = request.passes,
-                                            .activation_bytes = request.activation_bytes});
+  absl::Status status = CheckWanted(component, request, 0);
+  if (status.ok()) {
+    status = component.BeginUse({.resident_layers = resident,
+                                 .passes = request.passes,
+                                 .activation_bytes = request.activation_bytes});
+  }
   const absl::Duration pass_time = absl::Seconds(component.pass_seconds());
   for (int pass = 0; status.ok() && pass < request.passes; ++pass) {
-    if (request.cancelled && request.cancelled()) {
-      return absl::CancelledError(absl::StrCat("component ", component.name(),
-                                               ": the caller gave up after ", pass, " of ",
-                                               request.passes, " passes"));
-    }
+    status = CheckWanted(component, request, pass);
+    if (!status.ok()) break;
     const absl::StatusOr<offload::PassStats> stats =
         component.RunPass(absl::MakeSpan(result->activations), pass_time);
     status = stats.status();

@@ -116,9 +116,9 @@ TEST(LocalStage, ACallerThatGivesUpEndsTheUseBetweenPasses) {
   const auto runner = MakeLocalRunner(component.get(), rig.pool(), {});
   StageRequest request = Request(/*passes=*/1000);
   int asked = 0;
-  request.cancelled = [&asked] { return ++asked > 3; };
+  request.cancelled = [&asked] { return ++asked > 4; };
   EXPECT_TRUE(absl::IsCancelled(runner->Run(request).status()));
-  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(asked, 5);
   EXPECT_EQ(rig.Used(), component->Describe().fixed_bytes());
   EXPECT_EQ(RunWell(*runner).passes, 2);
 }
