@@ -37,23 +37,25 @@ struct Machine::Impl {
   // sessions.cc
   void On(const AttachEvent& e);
   void On(const StreamClosedEvent& e);
-  void On(const UpdateComponentsEvent& e);
   void On(const ProcessDiedEvent& e);
   absl::Status CheckAttach(const AttachEvent& e) const;
   Session* SameProcess(const AttachEvent& e);
   // `fresh`: nothing was known of the process.
   void SayWelcome(const AttachEvent& e, bool fresh, Session* session);
-  void AddComponent(const ComponentSpec& spec, Session* session);
-  void RemoveComponent(ComponentId id, Session* session);
   void ResumeUses(const AttachEvent& e, Session* session, Welcome* welcome);
   void Lose(Session* session, const std::string& why);
   void Drop(SessionId id);
+  absl::Status CheckSnapshot(const Session& session, const Snapshot& snapshot) const;
+  void Book(const Snapshot& snapshot, Session* session);
+
+  // components.cc
+  void On(const UpdateComponentsEvent& e);
+  void AddComponent(const ComponentSpec& spec, Session* session);
+  void RemoveComponent(ComponentId id, Session* session);
   // Admits what can be admitted of fixed bytes and permanent sets. Returns what is missing, 0 if
   // admitted.
   Bytes AdmitFixed(Component* c);
   std::string MissingText(const Component& c, Bytes missing) const;
-  absl::Status CheckSnapshot(const Session& session, const Snapshot& snapshot) const;
-  void Book(const Snapshot& snapshot, Session* session);
 
   // requests.cc
   // The open session, or null after the call was refused.
