@@ -226,7 +226,9 @@ class StreamedComponent {
   // Waits for all copies in flight.
   void Drain();
   absl::Status IssueCopies(int64_t step);
-  absl::Status RunLayer(int64_t step, card::Activations activations, absl::Duration time,
+  // `due`: when the layer ends, in nanoseconds of the monotonic clock, if no copy of this pass is
+  // waited for.
+  absl::Status RunLayer(int64_t step, card::Activations activations, int64_t due,
                         PassStats& stats);
   absl::StatusOr<card::DeviceBuffer> AwaitLayer(int64_t step, PassStats& stats);
   absl::Status RunLayers(card::Activations activations, absl::Duration pass_time, PassStats& stats);

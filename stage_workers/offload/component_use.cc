@@ -138,12 +138,14 @@ absl::StatusOr<card::DeviceBuffer> StreamedComponent::AwaitLayer(int64_t step, P
   return card::DeviceBuffer{.id = slot->buffer.id, .bytes = bytes};
 }
 
-absl::Status StreamedComponent::RunLayer(int64_t step, card::Activations activations,
-                                         absl::Duration time, PassStats& stats) {
+absl::Status StreamedComponent::RunLayer(int64_t step, card::Activations activations, int64_t due,
+                                         PassStats& stats) {
   if (absl::Status status = IssueCopies(step); !status.ok()) return status;
   absl::StatusOr<card::DeviceBuffer> buffer = AwaitLayer(step, stats);
   if (!buffer.ok()) return buffer.status();
-  absl::Status status = card_->ComputeLayer(*buffer, activations, time);
+  const int64_t left = due + absl::ToInt64Nanoseconds(stats.stall) - card::MonotonicNanos();
+  absl::Status status =
+      card_->ComputeLayer(*buffer, activations, absl::Nanoseconds(std::max<int64_t>(left, 0)));
   if (rank_[step % layer_count()] >= ResidentLayers()) ++streamed_done_;
   return status;
 }
@@ -160,10 +162,15 @@ absl::Status StreamedComponent::RunLayers(card::Activations activations, absl::D
     absl::Status status = card_->ComputeLayer(fixed_.buffer, activations, time);
     if (!status.ok()) return status;
   }
+  // Layers end by one clock, moved on by every wait for a copy: one that the host was late for does
+  // not make the rest late, as on a device that works on its own.
+  const int64_t begin = card::MonotonicNanos();
+  int64_t bytes_done = 0;
   for (int layer = 0; layer < layers; ++layer) {
-    const double share =
-        static_cast<double>(map_.layers[layer].tensors.bytes) / map_.layer_bytes_total;
-    absl::Status status = RunLayer(first_step + layer, activations, pass_time * share, stats);
+    bytes_done += map_.layers[layer].tensors.bytes;
+    const double share = static_cast<double>(bytes_done) / map_.layer_bytes_total;
+    const int64_t due = begin + absl::ToInt64Nanoseconds(pass_time * share);
+    absl::Status status = RunLayer(first_step + layer, activations, due, stats);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -150,6 +150,17 @@ TEST(EmulatedCard, BooksExactBytesThroughRandomAllocations) {
   }
 }
 
+TEST(EmulatedCard, RemembersTheHighestUse) {
+  TestCardName name;
+  std::unique_ptr<EmulatedCard> card = MakeCard(name, 20 * kMiB);
+  const DeviceBuffer first = *card->Allocate(8 * kMiB);
+  const DeviceBuffer second = *card->Allocate(4 * kMiB);
+  ASSERT_TRUE(card->Free(first).ok());
+  ASSERT_TRUE(card->Free(second).ok());
+  ASSERT_TRUE(card->Allocate(kMiB).ok());
+  EXPECT_EQ(card->ReadUsage()->peak_used, 12 * kMiB);
+}
+
 TEST(EmulatedCard, BlocksAreBounded) {
   TestCardName name;
   std::unique_ptr<EmulatedCard> card = MakeCard(name, 32 * kMiB);

@@ -12,12 +12,6 @@ namespace {
 
 constexpr int kLayers = 12;
 
-std::unique_ptr<StreamedComponent> Placed(Rig& rig, ComponentOptions options = {}) {
-  std::unique_ptr<StreamedComponent> component = rig.Make(std::move(options));
-  EXPECT_TRUE(component->PlaceFixed().ok());
-  return component;
-}
-
 // What the component, its pool and the card say agrees.
 void ExpectBooked(Rig& rig, const StreamedComponent& component) {
   const PoolStats stats = rig.pool->Stats();

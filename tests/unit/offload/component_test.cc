@@ -17,36 +17,6 @@ using ::testing::HasSubstr;
 
 constexpr int kLayers = 12;
 
-std::unique_ptr<StreamedComponent> Placed(Rig& rig, ComponentOptions options = {},
-                                          KeepSpec keep = {}) {
-  std::unique_ptr<StreamedComponent> component = rig.Make(std::move(options), keep);
-  EXPECT_TRUE(component->PlaceFixed().ok());
-  if (component->options().lifetime == Lifetime::kPermanent) {
-    EXPECT_TRUE(component->PlacePermanent().ok());
-  }
-  return component;
-}
-
-// What the uses of all tests must compute, by a plain walk over the file's memory.
-Lanes Reference(const LayerMap& map, int passes, Lanes lanes = Lanes(64, 7)) {
-  const auto compute = [&](const TensorGroup& group) {
-    std::vector<char> device(group.bytes + card::kLineBytes, 0);
-    for (const card::HostPiece& piece : group.pieces) {
-      if (piece.source == nullptr) continue;
-      std::memcpy(device.data() + piece.device_offset, piece.source, piece.bytes);
-    }
-    for (int64_t i = 0; i < card::SampledLines(group.bytes); ++i) {
-      card::MixLine(device.data() + i * card::kSampleStride, i, absl::MakeSpan(lanes));
-    }
-    card::FinishLayer(absl::MakeSpan(lanes));
-  };
-  for (int pass = 0; pass < passes; ++pass) {
-    compute(map.fixed);
-    for (const Layer& layer : map.layers) compute(layer.tensors);
-  }
-  return lanes;
-}
-
 TEST(Component, ComputesTheSameResidentStreamedOrBoth) {
   for (const bool caching : {true, false}) {
     for (const int window : {1, 2, 5, 64}) {
@@ -237,125 +207,6 @@ TEST(Component, TargetsAreRefusedDuringAUse) {
   EXPECT_TRUE(component->ReleaseAfterUse(5).ok());
 }
 
-// New bytes for a layer, and what the component then must compute.
-std::vector<char> NewBytes(const StreamedComponent& component, int layer, char value) {
-  return std::vector<char>(component.map().layers[layer].tensors.bytes, value);
-}
-
-TEST(Component, ReleaseAllWritesChangedLayersBackAndDropsRetainedOnes) {
-  Rig rig;
-  std::unique_ptr<StreamedComponent> component = Placed(rig);
-  const Lanes original = Use(*component, 12, 1, 6);
-  ASSERT_TRUE(component->WriteLayer(2, NewBytes(*component, 2, 33)).ok());
-  // Changed on the device, not yet on the host.
-  EXPECT_EQ(Reference(component->map(), 1), original);
-  EXPECT_TRUE(component->ReleaseAll().ok());
-  EXPECT_EQ(component->held_layers(), 0);
-  EXPECT_EQ(component->bytes().total(), component->map().fixed.bytes);
-  EXPECT_EQ(component->counters().bytes_to_host, 40'000 + 30'001);
-  const Lanes changed = Reference(component->map(), 1);
-  EXPECT_NE(changed, original);
-  EXPECT_EQ(Use(*component, 0, 1, 0), changed);
-  // Once only: a layer that was not changed again is not written back again.
-  Use(*component, 12, 1, 12);
-  EXPECT_TRUE(component->ReleaseAll().ok());
-  EXPECT_EQ(component->counters().bytes_to_host, 40'000 + 30'001);
-}
-
-TEST(Component, EveryWayOfReleasingWritesChangedLayersBack) {
-  for (int way = 0; way < 3; ++way) {
-    Rig rig;
-    std::unique_ptr<StreamedComponent> component = Placed(rig);
-    Use(*component, 12, 1, 12);
-    ASSERT_TRUE(component->WriteLayer(8, NewBytes(*component, 8, 44)).ok());
-    const Lanes resident = Use(*component, 12, 1, 12);
-    if (way == 0) {
-      EXPECT_TRUE(component->ReleaseTo(3).ok());
-    } else if (way == 1) {
-      Use(*component, 12, 1, 3);
-    } else {
-      Use(*component, 3, 1, 3);
-    }
-    EXPECT_EQ(component->held_layers(), 3);
-    EXPECT_EQ(Reference(component->map(), 1), resident) << way;
-    EXPECT_EQ(Use(*component, 3, 1, 0), resident) << way;
-  }
-}
-
-TEST(Component, WritingALayerThatIsNotHeldWritesTheHostCopy) {
-  Rig rig;
-  std::unique_ptr<StreamedComponent> component = Placed(rig);
-  const Lanes before = Use(*component, 0, 1, 0);
-  ASSERT_TRUE(component->WriteLayer(11, NewBytes(*component, 11, 55)).ok());
-  const Lanes after = Use(*component, 12, 1, 0);
-  EXPECT_NE(before, after);
-  EXPECT_EQ(after, Reference(component->map(), 1));
-  EXPECT_EQ(component->WriteLayer(11, {}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(component->WriteLayer(12, {}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(component->MarkChanged(0).code(), absl::StatusCode::kFailedPrecondition);
-}
-
-TEST(Component, MarkedLayersAreWrittenBack) {
-  Rig rig;
-  std::unique_ptr<StreamedComponent> component = Placed(rig);
-  Use(*component, 12, 1, 12);
-  const card::DeviceBuffer buffer = component->LayerBuffer(7);
-  ASSERT_TRUE(buffer);
-  const std::vector<char> bytes = NewBytes(*component, 7, 66);
-  const card::HostPiece piece = {.source = bytes.data(),
-                                 .bytes = static_cast<int64_t>(bytes.size())};
-  ASSERT_TRUE((*rig.card->CopyToDevice(buffer, {&piece, 1}, {}))->Wait().ok());
-  ASSERT_TRUE(component->MarkChanged(7).ok());
-  const Lanes resident = Use(*component, 12, 1, 12);
-  EXPECT_TRUE(component->ReleaseTo(0).ok());
-  EXPECT_EQ(Reference(component->map(), 1), resident);
-}
-
-TEST(Component, PermanentLayersStayWhateverAUseSays) {
-  Rig rig;
-  std::unique_ptr<StreamedComponent> component =
-      Placed(rig, {.lifetime = Lifetime::kPermanent}, {.count = 0});
-  const Lanes expected = Reference(component->map(), 2);
-  const int64_t moved = component->counters().bytes_to_device;
-  EXPECT_EQ(Use(*component, 0, 2, 0), expected);
-  EXPECT_EQ(Use(*component, 12, 2, 3), expected);
-  EXPECT_EQ(component->held_layers(), kLayers);
-  EXPECT_EQ(component->counters().bytes_to_device, moved);
-  EXPECT_EQ(component->ReleaseTo(0).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(component->LoadNext(0).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(component->held_layers(), kLayers);
-  // It has a host copy, so a full reset works, and it can be placed anew.
-  EXPECT_TRUE(component->ReleaseAll().ok());
-  EXPECT_EQ(component->held_layers(), 0);
-  EXPECT_EQ(component->BeginUse({}).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(component->PlacePermanent().ok());
-  EXPECT_EQ(Use(*component, 0, 2, 0), expected);
-}
-
-TEST(Component, APermanentSetWithoutAHostCopyRefusesAFullReset) {
-  Rig rig;
-  std::unique_ptr<StreamedComponent> component = rig.Make(
-      {.tier = HostTier::kPinned, .lifetime = Lifetime::kPermanent, .keep_host_copy = false});
-  const Lanes expected = Reference(component->map(), 1);
-  ASSERT_TRUE(component->PlaceFixed().ok());
-  EXPECT_TRUE(component->has_host_copy());
-  ASSERT_TRUE(component->PlacePermanent().ok());
-  EXPECT_FALSE(component->has_host_copy());
-  EXPECT_EQ(component->ReleaseAll().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(component->held_layers(), kLayers);
-  EXPECT_EQ(Use(*component, 0, 1, 0), expected);
-  ASSERT_TRUE(component->BeginUse({}).ok());
-  EXPECT_EQ(component->ReleaseAll().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(component->in_use());
-  EXPECT_TRUE(component->ReleaseAfterUse().ok());
-}
-
-TEST(Component, PlacePermanentIsForPermanentComponents) {
-  Rig rig;
-  std::unique_ptr<StreamedComponent> component = Placed(rig);
-  EXPECT_EQ(component->PlacePermanent().code(), absl::StatusCode::kFailedPrecondition);
-}
-
 TEST(Component, FixedWeightsArePlacedBeforeUses) {
   Rig rig;
   std::unique_ptr<StreamedComponent> component = rig.Make({});
@@ -421,7 +272,7 @@ TEST(Component, ARefusedPinMeansPageable) {
 }
 
 TEST(Component, TheWindowIsFilledWhileLayersCompute) {
-  // Every layer copies in about a third of the time it computes.
+  // Every layer copies in about a fifth of the time it computes.
   Rig rig(64 << 20, {}, 10e6);
   std::unique_ptr<StreamedComponent> component = Placed(rig);
   const double copy_seconds = static_cast<double>(component->PrefixBytes(kLayers)) / 10e6;
@@ -429,7 +280,7 @@ TEST(Component, TheWindowIsFilledWhileLayersCompute) {
   Lanes lanes(64, 7);
   for (int pass = 0; pass < 2; ++pass) {
     absl::StatusOr<PassStats> stats =
-        component->RunPass(absl::MakeSpan(lanes), absl::Seconds(3 * copy_seconds));
+        component->RunPass(absl::MakeSpan(lanes), absl::Seconds(5 * copy_seconds));
     ASSERT_TRUE(stats.ok());
     // All but the first copies of the first pass hide behind computing.
     EXPECT_LT(absl::ToDoubleSeconds(stats->stall), copy_seconds / 2);

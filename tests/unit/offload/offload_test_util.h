@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "stage_workers/card/compute.h"
 #include "stage_workers/card/emulated_card.h"
 #include "stage_workers/offload/component.h"
 #include "stage_workers/offload/layers.h"
@@ -160,6 +162,37 @@ inline Lanes Use(StreamedComponent& component, int resident, int passes, int kee
   }
   status = component.ReleaseAfterUse(keep);
   EXPECT_TRUE(status.ok()) << status;
+  return lanes;
+}
+
+// A component whose fixed weights, and permanent layers, are on the device.
+inline std::unique_ptr<StreamedComponent> Placed(Rig& rig, ComponentOptions options = {},
+                                                 KeepSpec keep = {}) {
+  std::unique_ptr<StreamedComponent> component = rig.Make(std::move(options), keep);
+  EXPECT_TRUE(component->PlaceFixed().ok());
+  if (component->options().lifetime == Lifetime::kPermanent) {
+    EXPECT_TRUE(component->PlacePermanent().ok());
+  }
+  return component;
+}
+
+// What the uses of all tests must compute, by a plain walk over the file's memory.
+inline Lanes Reference(const LayerMap& map, int passes, Lanes lanes = Lanes(64, 7)) {
+  const auto compute = [&](const TensorGroup& group) {
+    std::vector<char> device(group.bytes + card::kLineBytes, 0);
+    for (const card::HostPiece& piece : group.pieces) {
+      if (piece.source == nullptr) continue;
+      std::memcpy(device.data() + piece.device_offset, piece.source, piece.bytes);
+    }
+    for (int64_t i = 0; i < card::SampledLines(group.bytes); ++i) {
+      card::MixLine(device.data() + i * card::kSampleStride, i, absl::MakeSpan(lanes));
+    }
+    card::FinishLayer(absl::MakeSpan(lanes));
+  };
+  for (int pass = 0; pass < passes; ++pass) {
+    compute(map.fixed);
+    for (const Layer& layer : map.layers) compute(layer.tensors);
+  }
   return lanes;
 }
 
