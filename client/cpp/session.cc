@@ -224,6 +224,13 @@ void Session::On(const BeginAnswered& e) {
     use.send_again = now_ + kSendAgain;  // the same id: it takes over its place, or gets its answer
     return;
   }
+  if (absl::IsCancelled(e.status)) {
+    // Its place may have gone to a copy of the call, whose answer nobody would see.
+    Withdraw(use);
+    use.sent = false;
+    use.send_again = now_ + kSendAgain;
+    return;
+  }
   const Ticket ticket = it->first;
   uses_.erase(it);
   Emit(UseRefused{ticket, e.status});
@@ -236,6 +243,11 @@ void Session::On(const UseGivenUp& e) {
   uses_.erase(it);
   if (!use.sent || session_id_ == 0) return;
   Emit(CancelBegin{use.request.request_id()});
+  Withdraw(use);
+}
+
+// Ends a use whose answer nobody waits for, known to the broker or not. Requires a session.
+void Session::Withdraw(const UseState& use) {
   Withdrawal withdrawal;
   v1::EndUseRequest& end = withdrawal.request;
   end.set_session_id(session_id_);

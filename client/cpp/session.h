@@ -305,6 +305,7 @@ class Session {
   void TakeTarget(const v1::Target& target);
   void SendWaiting(Ticket ticket);
   void SendEnding(Ticket ticket);
+  void Withdraw(const UseState& use);
   void Close(Ticket ticket, int keep);
   // The use of a component that runs or ends, or null.
   const UseState* ActiveUse(const std::string& component) const;
