@@ -228,8 +228,7 @@ class StreamedComponent {
   absl::Status IssueCopies(int64_t step);
   // `due`: when the layer ends, in nanoseconds of the monotonic clock, if no copy of this pass is
   // waited for.
-  absl::Status RunLayer(int64_t step, card::Activations activations, int64_t due,
-                        PassStats& stats);
+  absl::Status RunLayer(int64_t step, card::Activations activations, int64_t due, PassStats& stats);
   absl::StatusOr<card::DeviceBuffer> AwaitLayer(int64_t step, PassStats& stats);
   absl::Status RunLayers(card::Activations activations, absl::Duration pass_time, PassStats& stats);
 
