@@ -32,63 +32,6 @@ SessionOptions ToSession(const ClientOptions& options) {
 
 }  // namespace
 
-// The session's stream: one read in flight; ends itself.
-class Engine::Stream : public grpc::ClientReadReactor<v1::Directive> {
- public:
-  Stream(Engine* engine, const v1::AttachRequest& request) : engine_(engine), request_(request) {}
-
-  void Start() {
-    engine_->stub_->async()->Attach(&context_, &request_, this);
-    StartRead(&directive_);
-    StartCall();
-  }
-  void Cancel() { context_.TryCancel(); }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    engine_->Deliver(DirectiveReceived{request_.attach_number(), directive_});
-    StartRead(&directive_);
-  }
-  void OnDone(const grpc::Status& status) override {
-    Engine* engine = engine_;
-    {
-      const std::lock_guard<std::mutex> lock(engine->mutex_);
-      if (engine->stream_ == this) engine->stream_ = nullptr;
-    }
-    engine->Deliver(StreamEnded{request_.attach_number(), FromGrpc(status)});
-    delete this;
-    engine->CallEnded();
-  }
-
- private:
-  Engine* const engine_;
-  const v1::AttachRequest request_;
-  v1::Directive directive_;
-  grpc::ClientContext context_;
-};
-
-// One unary call, from sending to its answer's event.
-template <typename Request, typename Response, typename Answered>
-struct UnaryCall {
-  Engine* engine;
-  uint64_t attach_number;
-  Request request;
-  Response response = {};
-  grpc::ClientContext context = {};
-
-  void Answer(const grpc::Status& status, const std::string& request_id) {
-    Answered e;
-    e.attach_number = attach_number;
-    if constexpr (!std::is_same_v<Answered, ReportAnswered>) e.request_id = request_id;
-    e.status = Engine::FromGrpc(status);
-    e.response = std::move(response);
-    Engine* to = engine;
-    delete this;
-    to->Deliver(std::move(e));
-    to->CallEnded();
-  }
-};
-
 Engine::Engine(ClientOptions options)
     : options_(std::move(options)), session_(ToSession(options_)) {
   for (ManagedComponent* c : options_.components) components_[c->Describe().name()] = c;
@@ -109,7 +52,8 @@ Engine::Engine(ClientOptions options)
   Deliver(Connect{});
 }
 
-// First the threads that start calls, then the calls: each is counted before the one that led to it ends.
+// First the threads that start calls, then the calls: each is counted before the one that led to it
+// ends.
 Engine::~Engine() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -120,15 +64,10 @@ Engine::~Engine() {
   if (applier_.joinable()) applier_.join();
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (stream_ != nullptr) stream_->Cancel();
-    for (auto& [id, context] : begins_) context->TryCancel();
+    CancelCalls();
     changed_.wait(lock, [this] { return calls_ == 0 && !carrying_out_; });
   }
   close(poll_fd_);
-}
-
-absl::Status Engine::FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
 // ---- Steps and effects ----
@@ -151,83 +90,6 @@ void Engine::Deliver(Event event) {
 
 void Engine::CarryOut(const Effect& effect) {
   std::visit([this](const auto& e) { Do(e); }, effect);
-}
-
-void Engine::CallStarted() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ++calls_;
-}
-
-void Engine::CallEnded() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  --calls_;
-  changed_.notify_all();
-}
-
-void Engine::Do(const OpenStream& e) {
-  auto* stream = new Stream(this, e.request);  // deletes itself when done
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (stopping_) {
-      delete stream;
-      return;
-    }
-    if (stream_ != nullptr) stream_->Cancel();
-    stream_ = stream;
-    ++calls_;
-  }
-  stream->Start();
-}
-
-void Engine::Do(const SendBegin& e) {
-  auto* call = new UnaryCall<v1::BeginUseRequest, v1::BeginUseResponse, BeginAnswered>{
-      this, e.attach_number, e.request};
-  const std::string id = e.request.request_id();
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (stopping_) {
-      delete call;
-      return;
-    }
-    begins_[id] = &call->context;
-    ++calls_;
-  }
-  stub_->async()->BeginUse(&call->context, &call->request, &call->response,
-                           [this, call, id](const grpc::Status& status) {
-                             {
-                               const std::lock_guard<std::mutex> lock(mutex_);
-                               const auto it = begins_.find(id);
-                               if (it != begins_.end() && it->second == &call->context) {
-                                 begins_.erase(it);
-                               }
-                             }
-                             call->Answer(status, id);
-                           });
-}
-
-void Engine::Do(const SendEnd& e) {
-  auto* call = new UnaryCall<v1::EndUseRequest, v1::EndUseResponse, EndAnswered>{
-      this, e.attach_number, e.request};
-  call->context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
-  CallStarted();
-  stub_->async()->EndUse(
-      &call->context, &call->request, &call->response,
-      [call](const grpc::Status& status) { call->Answer(status, call->request.request_id()); });
-}
-
-void Engine::Do(const SendReport& e) {
-  auto* call =
-      new UnaryCall<v1::ReportResidencyRequest, v1::ReportResidencyResponse, ReportAnswered>{
-          this, e.attach_number, e.request};
-  call->context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
-  CallStarted();
-  stub_->async()->ReportResidency(&call->context, &call->request, &call->response,
-                                  [call](const grpc::Status& status) { call->Answer(status, ""); });
-}
-
-void Engine::Do(const CancelBegin& e) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (const auto it = begins_.find(e.request_id); it != begins_.end()) it->second->TryCancel();
 }
 
 void Engine::Do(const UseGranted& e) {

@@ -109,6 +109,7 @@ class Engine {
   void RunApplier();
   void CallStarted();
   void CallEnded();
+  void CancelCalls();
   void LookForBroker();
 
   const ClientOptions options_;

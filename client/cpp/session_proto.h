@@ -10,6 +10,9 @@
 
 namespace vrambroker::client {
 
+// A call that failed on the way, or that a draining broker put off, is sent again after this.
+inline constexpr absl::Duration kSendAgain = absl::Milliseconds(100);
+
 inline absl::Duration FromProto(const google::protobuf::Duration& d) {
   return absl::Seconds(d.seconds()) + absl::Nanoseconds(d.nanos());
 }
