@@ -92,6 +92,7 @@ void Machine::Impl::AskToWake() {
   for (const auto& [id, run] : state.runs) consider(run.ends_at);
   for (const auto& [id, s] : state.sessions) {
     if (s.phase == SessionPhase::kGone) consider(s.gone_at + config.settling_time);
+    if (s.phase == SessionPhase::kLost && s.device.empty()) consider(s.lost_at + config.run_grace);
     consider(s.residual_since + config.settling_time);
   }
   for (const auto& [id, c] : state.components) {

@@ -80,10 +80,16 @@ void Machine::Impl::On(const FinishRunEvent& e) {
   effects.push_back(Answer{e.header.call, EmptyAnswer{}});
 }
 
-// Runs of drivers that are lost end after their grace.
+// A driver that is lost may come back for its pipelines and runs until their grace is over.
 void Machine::Impl::EndRuns() {
   future_changed |=
       std::erase_if(state.runs, [&](const auto& entry) { return entry.second.ends_at <= now; }) > 0;
+  std::vector<SessionId> over;
+  for (const auto& [id, s] : state.sessions) {
+    const bool lost = s.device.empty() && s.phase == SessionPhase::kLost;
+    if (lost && now - s.lost_at >= config.run_grace) over.push_back(id);
+  }
+  for (SessionId id : over) Drop(id);
 }
 
 // The real order wins: a stage that begins passes over those before it.

@@ -234,7 +234,6 @@ void Machine::Impl::Lose(Session* session, const std::string& why) {
     if (run.driver == session->id) run.ends_at = now + config.run_grace;
   }
   if (!session->device.empty()) Stir(&DeviceOf(*session));
-  if (session->device.empty()) Drop(session->id);
 }
 
 // Of a driver, or of a process that is gone for good.
@@ -258,11 +257,13 @@ void Machine::Impl::On(const ProcessDiedEvent& e) {
       effects.push_back(CloseStream{s.connection, absl::AbortedError("the process has ended")});
       Lose(&s, "its process has ended");
     }
-    const auto it = state.sessions.find(id);
-    if (it == state.sessions.end()) continue;
-    it->second.phase = SessionPhase::kGone;
-    it->second.gone_at = now;
-    Stir(&DeviceOf(it->second));
+    if (s.device.empty()) {
+      Drop(id);
+      continue;
+    }
+    s.phase = SessionPhase::kGone;
+    s.gone_at = now;
+    Stir(&DeviceOf(s));
   }
 }
 
