@@ -71,11 +71,22 @@ void AddComponent(const Component& c, bool attached, Ledger* ledger) {
   }
 }
 
+// From totals: all but the least that our workers can have had of it. What they have given back
+// since may have been taken by others before it was said.
+Bytes ExternalInTotal(const State& state, const Device& device) {
+  if (!device.quiet_total_known) return Bytes();
+  Bytes ours;
+  for (const auto& [id, session] : state.sessions) {
+    if (session.device == device.spec.uuid) ours += session.total_floor;
+  }
+  return MinusOrZero(device.quiet_total, ours);
+}
+
 // What the driver shows for processes that are none of ours, and for ours beyond their charge.
 // Sessions of one process share what is shown for it.
 Bytes External(const State& state, const Device& device) {
   if (!device.reading_known) return Bytes();
-  if (!device.by_process_known) return device.external_in_total;
+  if (!device.by_process_known) return ExternalInTotal(state, device);
   std::map<int32_t, std::pair<Bytes, Bytes>> ours;  // pid to floor and learned
   for (const auto& [id, session] : state.sessions) {
     if (session.device != device.spec.uuid || session.process.pid == 0) continue;
@@ -107,8 +118,15 @@ Ledger DeriveLedger(const State& state, const Device& device) {
     }
   }
   ledger.external = External(state, device);
-  ledger.external_known = device.reading_known;
+  ledger.external_known =
+      device.reading_known && (device.by_process_known || device.quiet_total_known);
   return ledger;
+}
+
+Bytes SurelyOvercommitted(const Device& device, const Ledger& ledger) {
+  if (device.by_process_known) return ledger.Overcommitted();
+  const Bytes external = MinusOrZero(device.quiet_total, ledger.Charged());
+  return MinusOrZero(ledger.reserve + ledger.Charged() + external, ledger.capacity);
 }
 
 }  // namespace vrambroker::core

@@ -33,5 +33,8 @@ Bytes ShownBeyondFloor(const Device& device, const Session& session);
 // The same, or what was learned of it at rest (context, libraries), whichever is more.
 Bytes UnexplainedBytes(const Device& device, const Session& session);
 Ledger DeriveLedger(const State& state, const Device& device);
+// Overcommitment by the least that can be external: what is asked back for it must be needed. While
+// the ledger itself shows any, nothing grows.
+Bytes SurelyOvercommitted(const Device& device, const Ledger& ledger);
 
 }  // namespace vrambroker::core

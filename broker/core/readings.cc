@@ -23,7 +23,7 @@ void Machine::Impl::On(const ReadingBeganEvent& e) {
     s.next_floor = s.charge_when_reading_began = SessionCharge(state, s);
     s.raised_in_reading = false;
     s.gone_before_reading = s.phase == SessionPhase::kGone;
-    device.quiet_when_begun &= Quiet(s);
+    device.quiet_when_begun &= s.gone_before_reading || Quiet(s);
   }
 }
 
@@ -44,13 +44,14 @@ void Machine::Impl::On(const ReadingEvent& e) {
   std::map<int32_t, Bytes> shown;
   for (const auto& [pid, bytes] : e.by_process) shown[pid] += bytes;
   bool quiet = device.quiet_when_begun;
-  Bytes ours;
   std::vector<SessionId> gone;
   for (auto& [id, s] : state.sessions) {
     if (s.device != e.device_uuid) continue;
+    if (s.gone_before_reading && s.phase == SessionPhase::kGone) {
+      gone.push_back(id);  // what is left of it is external
+      continue;
+    }
     quiet &= Quiet(s) && !s.raised_in_reading && s.next_floor == s.charge_when_reading_began;
-    ours += SessionCharge(state, s);
-    if (s.gone_before_reading && s.phase == SessionPhase::kGone) gone.push_back(id);
     if (s.raised_in_reading) {
       // It shows what came meanwhile as well: what was known of this worker stays.
       const auto before = device.by_process.find(s.process.pid);
@@ -60,9 +61,14 @@ void Machine::Impl::On(const ReadingEvent& e) {
     }
   }
   device.by_process = std::move(shown);
-  if (!e.by_process_known && quiet) device.external_in_total = MinusOrZero(e.total_used, ours);
+  if (!e.by_process_known && quiet) {
+    device.quiet_total_known = true;
+    device.quiet_total = e.total_used;
+  }
   for (auto& [id, s] : state.sessions) {
-    if (s.device == e.device_uuid) LearnFrom(device, &s);
+    if (s.device != e.device_uuid) continue;
+    if (!e.by_process_known && quiet) s.total_floor = s.next_floor;
+    LearnFrom(device, &s);
   }
   for (SessionId id : gone) Drop(id);
 }

@@ -120,7 +120,7 @@ void Machine::Impl::MakeRoom(int64_t bytes, const Problem& problem, const std::v
 // Only a reading, or what an attaching worker holds, brings this about. Every retained byte that
 // helps goes.
 void Machine::Impl::RelieveOvercommitment(Device* device) {
-  const Bytes over = DeriveLedger(state, *device).Overcommitted();
+  const Bytes over = SurelyOvercommitted(*device, DeriveLedger(state, *device));
   if (over == Bytes()) return;
   const Problem problem = BuildProblem(*device, nullptr);
   const std::vector<int> keep(problem.components.size(), 0);

@@ -40,6 +40,10 @@ void Machine::Impl::On(const AttachEvent& e) {
     session.pinned_host = old->pinned_host;
     session.floor = old->floor;
     session.next_floor = old->next_floor;
+    session.total_floor = old->total_floor;
+    session.raised_in_reading = old->raised_in_reading;
+    session.charge_when_reading_began = old->charge_when_reading_began;
+    session.learned_known = old->learned_known;
     session.learned = old->learned;
     session.residual_since = old->residual_since;
     session.pipelines = old->pipelines;

@@ -123,6 +123,9 @@ struct Session {
   // since the one under way began. A reading shows a worker's excess only above its floor.
   Bytes floor;
   Bytes next_floor;
+  // Least charge since the newest quiet reading began, where readings give totals only. 0: attached
+  // since.
+  Bytes total_floor;
   // The charge has risen since the reading under way began: what it shows may be more than it began
   // with, so it says nothing of this worker.
   bool raised_in_reading = false;
@@ -157,9 +160,9 @@ struct Device {
   Bytes reading_total;
   bool by_process_known = false;
   std::map<int32_t, Bytes> by_process;
-  // Where the driver does not list processes: bytes beyond our workers, from the newest quiet
-  // reading.
-  Bytes external_in_total;
+  // Where the driver does not list processes: bytes on the device, from the newest quiet reading.
+  bool quiet_total_known = false;
+  Bytes quiet_total;
   uint64_t reading_begun = 0;  // 0: none under way
   bool quiet_when_begun = false;
   absl::Time next_wanted_reading = absl::InfinitePast();
