@@ -100,6 +100,9 @@ class StyleChecker(unittest.TestCase):
         self.clean("tests/unit/a.cc", "TEST_F(A, B) { ASSERT_EQ(1, Run()); }\n")
         self.clean("tests/unit/a.cc", "void Check(int a) { EXPECT_EQ(a, 1); }\nvoid Both() { Check(1); }\n"
                                       "TEST(A, B) { Both(); }\n")
+        self.clean("tests/unit/a.cc", "TEST(A, B) {\n  Run(\"}\", '}', R\"(})\", 20'000);  // }\n"
+                                      "  EXPECT_TRUE(Run());\n}\n")
+        self.flags("assertion", "tests/unit/a.cc", "TEST(A, B) {\n  // EXPECT_TRUE(Run());\n}\n")
         self.flags("assertion", "tests/e2e/a.py", "def test_a():\n    run()\n")
         self.clean("tests/e2e/a.py", "def test_a():\n    assert run()\n")
 
