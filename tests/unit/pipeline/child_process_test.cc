@@ -106,5 +106,17 @@ TEST(Cleanup, CardsAndFoldersGoWithTheirOwners) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
+TEST(Cleanup, CardsOfProcessesThatHaveDiedAreRemovedByTheNextOne) {
+  const auto child = Shell("exit 0", LogPath("dead"));
+  ASSERT_TRUE(child->Join(absl::Seconds(60)).ok());
+  const std::string abandoned = absl::StrCat("pipeline-", child->pid(), "-1");
+  ASSERT_TRUE(card::EmulatedCard::Create(abandoned, {.capacity_bytes = 1 << 20}).ok());
+  const TemporaryCardName living;
+  ASSERT_TRUE(card::EmulatedCard::Create(living.name(), {.capacity_bytes = 1 << 20}).ok());
+  const TemporaryCardName next;
+  EXPECT_TRUE(absl::IsNotFound(card::EmulatedCard::Open(abandoned).status()));
+  EXPECT_TRUE(card::EmulatedCard::Open(living.name()).ok());
+}
+
 }  // namespace
 }  // namespace vrambroker::pipeline
