@@ -168,21 +168,32 @@ int64_t Machine::Impl::LimitBeside(const WaitingUse& oldest, const Device& devic
   return limit;
 }
 
+// Bytes above the target of a component, as long as its deadline has not passed: who is late is
+// not counted on.
+Bytes Machine::Impl::ComingOf(const Component& c) const {
+  if (c.use.has_value() || c.permanent()) return Bytes();
+  if (now - c.target_sent >= config.release_deadline) return Bytes();
+  return MinusOrZero(LayerCharge(c), c.spec.layers.Of(c.target()));
+}
+
+// A pool that was told to go, and may yet.
+Bytes Machine::Impl::PoolComing(const Session& session) const {
+  if (session.trimmed_in_vain) return Bytes();
+  return now - session.trim_sent < config.release_deadline ? session.pool : Bytes();
+}
+
 // Bytes that others are giving back already: above targets, pools told to trim, the dead, and what
 // the driver has not shown as free yet.
-int64_t Machine::Impl::AlreadyComing(const Device& device) const {
+int64_t Machine::Impl::AlreadyComing(const Device& device, ComponentId except) const {
   Bytes coming = ComingResidual(device);
   for (const auto& [id, s] : state.sessions) {
     if (s.device != device.spec.uuid) continue;
-    const bool attached = s.phase == SessionPhase::kAttached;
     const bool gone = s.phase == SessionPhase::kGone && now - s.gone_at < config.settling_time;
     if (gone) coming += SessionCharge(state, s);
-    if (!attached) continue;
-    if (s.trim_sent > absl::InfinitePast()) coming += s.pool;
+    if (s.phase != SessionPhase::kAttached) continue;
+    coming += PoolComing(s);
     for (ComponentId cid : s.components) {
-      const Component& c = state.components.at(cid);
-      if (c.use.has_value() || c.permanent()) continue;
-      coming += MinusOrZero(LayerCharge(c), c.spec.layers.Of(c.target()));
+      if (cid != except) coming += ComingOf(state.components.at(cid));
     }
   }
   return coming.count();
@@ -194,19 +205,15 @@ Machine::Impl::Obtainable Machine::Impl::WhatCanBeHad(const Component& c, const 
                                                       const Device& device) const {
   Obtainable o;
   o.free = DeriveLedger(state, device).Free().count();
-  o.coming = AlreadyComing(device);
+  // What it gives back itself is in the size of its grant.
+  o.coming = AlreadyComing(device, c.id);
   for (const auto& [id, s] : state.sessions) {
     if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached) continue;
-    if (s.trim_sent == absl::InfinitePast()) o.coming += s.pool.count();
+    if (!s.trimmed_in_vain) o.coming += (s.pool - PoolComing(s)).count();
     for (ComponentId cid : s.components) {
       const Component& other = state.components.at(cid);
-      if (other.use.has_value() || other.permanent()) continue;
+      if (cid == c.id || other.use.has_value() || other.permanent()) continue;
       const Bytes target = other.spec.layers.Of(other.target());
-      if (cid == c.id) {
-        // What it gives back itself is in the size of its grant.
-        o.coming -= MinusOrZero(LayerCharge(other), target).count();
-        continue;
-      }
       const auto it = problem.index.find(cid);
       const int keep = it == problem.index.end() ? other.target() : plan.keep[it->second];
       o.by_plan += MinusOrZero(target, other.spec.layers.Of(keep)).count();

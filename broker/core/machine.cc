@@ -95,9 +95,11 @@ void Machine::Impl::AskToWake() {
     if (s.phase == SessionPhase::kGone) consider(s.gone_at + config.settling_time);
     if (s.phase == SessionPhase::kLost && s.device.empty()) consider(s.lost_at + config.run_grace);
     consider(s.residual_since + config.settling_time);
+    if (PoolComing(s) > Bytes()) consider(s.trim_sent + config.release_deadline);
   }
   for (const auto& [id, c] : state.components) {
     if (c.held > c.target()) consider(c.last_reminder + config.release_deadline);
+    if (ComingOf(c) > Bytes()) consider(c.target_sent + config.release_deadline);
   }
   for (const auto& [uuid, device] : state.devices) {
     if (!state.waiting.empty()) consider(device.next_wanted_reading);

@@ -96,7 +96,10 @@ struct Machine::Impl {
                       int at_once) const;
   int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;
   void Grant(WaitingUse* w, int layers, Reason reason);
-  int64_t AlreadyComing(const Device& device) const;
+  Bytes ComingOf(const Component& c) const;
+  Bytes PoolComing(const Session& session) const;
+  // `except`: not of this component.
+  int64_t AlreadyComing(const Device& device, ComponentId except) const;
   Bytes FewestBytes(const Component& c, const UseSpec& use) const;
   Bytes Ceiling(const Device& device) const;
   std::string Holders(const Device& device) const;

@@ -78,11 +78,12 @@ void Machine::Impl::TrimPools(int64_t* bytes, Device* device) {
     if (*bytes <= 0) return;
     if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
     if (s.pool == Bytes() || now - s.trim_sent < config.release_deadline) continue;
+    s.trimmed_in_vain = s.trim_sent > absl::InfinitePast();
     s.trim_sent = now;
     SendDirective& d = directives[s.connection];
     d.connection = s.connection;
     d.trim_pool = true;
-    *bytes -= s.pool.count();
+    *bytes -= PoolComing(s).count();
   }
 }
 
@@ -91,7 +92,7 @@ void Machine::Impl::TrimPools(int64_t* bytes, Device* device) {
 void Machine::Impl::MakeRoom(int64_t bytes, const Problem& problem, const std::vector<int>& keep,
                              bool beyond_plan, ComponentId except, Reason reason,
                              const std::string& why, Device* device) {
-  bytes -= AlreadyComing(*device);
+  bytes -= AlreadyComing(*device, except);
   TrimPools(&bytes, device);
   std::vector<std::tuple<double, uint64_t, ComponentId>> order;
   for (const auto& [id, index] : problem.index) {
@@ -199,7 +200,11 @@ void Machine::Impl::AdmitRefused(Device* device) {
         const Component& o = state.components.at(other);
         if (!o.use.has_value() && !o.permanent()) retained += o.spec.layers.Of(o.target());
       }
-      if (retained.count() + AlreadyComing(*device) < missing.count()) continue;  // no use
+      for (const auto& [session, other] : state.sessions) {
+        if (other.device == device->spec.uuid) retained += other.pool - PoolComing(other);
+      }
+      const int64_t coming = AlreadyComing(*device, ComponentId());
+      if (retained.count() + coming < missing.count()) continue;  // no use
       const std::vector<int> keep(problem.components.size(), 0);
       MakeRoom(missing.count(), problem, keep, true, ComponentId(), Reason::kWantedByOthers,
                absl::StrCat("room for the fixed bytes of ", ComponentName(c)), device);

@@ -168,6 +168,7 @@ void Machine::Impl::SayWelcome(const AttachEvent& e, bool fresh, Session* sessio
     }
     PushTarget(c.permanent() ? c.count() : c.use.has_value() ? c.use->granted : c.held, &c);
     c.reason = c.permanent() ? Reason::kPermanent : Reason::kUnchanged;
+    c.target_sent = c.last_reminder = now;
     directive.targets.push_back(TargetOf(c));
   }
   directive.welcome = std::move(welcome);
@@ -306,9 +307,11 @@ absl::Status Machine::Impl::CheckSnapshot(const Session& session, const Snapshot
 void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   if (snapshot.sequence <= session->sequence) return;
   session->sequence = snapshot.sequence;
+  if (snapshot.pool > session->pool) session->trim_sent = absl::InfinitePast();
   session->pool = snapshot.pool;
   session->pinned_host = snapshot.pinned_host;
   if (snapshot.pool == Bytes()) session->trim_sent = absl::InfinitePast();
+  if (session->trim_sent == absl::InfinitePast()) session->trimmed_in_vain = false;
   for (const Residency& r : snapshot.components) {
     Component* c = FindComponent(*session, r.component);
     if (c == nullptr) continue;

@@ -118,6 +118,8 @@ struct Session {
   absl::Time gone_at;
   // When it was last told to trim, with no empty pool and no end of a use since.
   absl::Time trim_sent = absl::InfinitePast();
+  // It was told to, and the deadline passed: what it keeps then is not counted on.
+  bool trimmed_in_vain = false;
 
   // Driver readings. `floor`: least charge since the newest complete reading began; `next_floor`:
   // since the one under way began. A reading shows a worker's excess only above its floor.

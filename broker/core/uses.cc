@@ -131,6 +131,7 @@ void Machine::Impl::On(const EndUseEvent& e) {
     begun.live = false;
     Finished(ended->use->request_id, session);
     session->trim_sent = absl::InfinitePast();
+    session->trimmed_in_vain = false;
     answer.target = DecideAtEnd(ended, &answer.expected_next_use);
   } else {
     for (const auto& [order, w] : state.waiting) {
