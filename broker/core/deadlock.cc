@@ -1,6 +1,7 @@
 // Deadlock by nested uses: a run holds uses while it waits for another. A wait is refused when
 // reduction fails: end every use that no wait holds up, give back its bytes, admit what fits,
 // repeat. What is left is the cycle.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -20,6 +21,9 @@ std::string Machine::Impl::FindDeadlock(const WaitingUse& w) const {
     nested |= !other.spec.held_uses.empty();
   }
   if (!nested) return "";
+  const Device& mine = state.devices.at(state.sessions.at(w.session).device);
+  const Component& asked = state.components.at(w.component);
+  if (FewestBytes(asked, w.spec) > Ceiling(mine)) return "";  // it is refused as such
 
   std::map<std::string, int64_t> available;  // by device, retained bytes counted: they can be had
   for (const auto& [uuid, device] : state.devices) available[uuid] = Ceiling(device).count();
@@ -70,6 +74,16 @@ std::string Machine::Impl::FindDeadlock(const WaitingUse& w) const {
     if (names.size() >= 16) break;
   }
   return absl::StrJoin(names, ", ");
+}
+
+void Machine::Impl::UseNewestIds(UseSpec* spec) const {
+  if (spec->held_uses.empty()) return;
+  for (const auto& [id, c] : state.components) {
+    if (!c.use.has_value()) continue;
+    for (UseId former : c.use->formerly) {
+      std::replace(spec->held_uses.begin(), spec->held_uses.end(), former, c.use->id);
+    }
+  }
 }
 
 }  // namespace vrambroker::core

@@ -104,8 +104,11 @@ struct Machine::Impl {
   Bytes Ceiling(const Device& device) const;
   std::string Holders(const Device& device) const;
 
-  // deadlock.cc: names the uses that would wait for each other, or is empty.
+  // deadlock.cc
+  // Names the uses that would wait for each other, or is empty.
   std::string FindDeadlock(const WaitingUse& w) const;
+  // Held uses by the ids that they have now.
+  void UseNewestIds(UseSpec* spec) const;
 
   // retention.cc
   Target DecideAtEnd(Component* c, std::optional<absl::Duration>* next_use);

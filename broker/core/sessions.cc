@@ -8,6 +8,12 @@
 #include "broker/core/machine_impl.h"
 
 namespace vrambroker::core {
+namespace {
+
+// Ids that are kept of a use that goes on across sessions: the first, and the newest.
+constexpr size_t kFormerIds = 64;
+
+}  // namespace
 
 void Machine::Impl::On(const AttachEvent& e) {
   Session* old = SameProcess(e);
@@ -188,6 +194,8 @@ void Machine::Impl::ResumeUses(const AttachEvent& e, Session* session, Welcome* 
     Component* c = FindComponent(*session, u.component);
     RunningUse use;
     if (const auto it = before.find(u.request_id); it != before.end()) use = it->second;
+    if (use.formerly.size() >= kFormerIds) use.formerly.erase(use.formerly.begin() + 1);
+    if (use.id) use.formerly.push_back(use.id);
     use.id = UseId(++last_use);
     use.request_id = u.request_id;
     use.spec.component = u.component;
@@ -210,6 +218,7 @@ void Machine::Impl::ResumeUses(const AttachEvent& e, Session* session, Welcome* 
     session->requests[u.request_id] = std::move(record);
     welcome->resumed_uses.emplace_back(u.request_id, use.id);
   }
+  for (auto& [order, w] : state.waiting) UseNewestIds(&w.spec);
 }
 
 void Machine::Impl::On(const StreamClosedEvent& e) {

@@ -28,6 +28,8 @@ struct OpenTarget {
 
 struct RunningUse {
   UseId id;
+  // Ids that it had in earlier sessions of its worker, oldest first: others may know it by these.
+  std::vector<UseId> formerly;
   std::string request_id;
   UseSpec spec;
   int granted = 0;

@@ -39,6 +39,7 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   w.request_id = e.header.request_id;
   w.component = FindComponent(*session, e.use.component)->id;
   w.spec = e.use;
+  UseNewestIds(&w.spec);
   w.arrived = now;
   w.blocked_by = "not looked at yet";
   if (w.spec.run && state.runs.contains(w.spec.run)) {
