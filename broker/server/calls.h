@@ -32,7 +32,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   explicit UnaryCall(CallListener* listener) : listener_(listener) {}
 
   virtual void Complete(const Result& result) = 0;
-  void Refuse(const absl::Status& status) { Finish(ToGrpc(status)); }
+  virtual void Refuse(const absl::Status& status) { Finish(ToGrpc(status)); }
 
   core::CallId id() const { return id_; }
   // Before it can be cancelled or answered.
