@@ -46,6 +46,8 @@ struct Machine::Impl {
   void Lose(Session* session, const std::string& why);
   void Drop(SessionId id);
   absl::Status CheckSnapshot(const Session& session, const Snapshot& snapshot) const;
+  // The target of a component whose worker dropped layers by itself follows what is held.
+  void FollowDrop(Component* c, Session* session);
   void Book(const Snapshot& snapshot, Session* session);
 
   // components.cc

@@ -312,6 +312,18 @@ absl::Status Machine::Impl::CheckSnapshot(const Session& session, const Snapshot
   return absl::OkStatus();
 }
 
+void Machine::Impl::FollowDrop(Component* c, Session* session) {
+  if (c->use.has_value() || c->permanent() || c->held >= c->target()) return;
+  PushTarget(c->held, c);
+  c->reason = Reason::kUnchanged;
+  c->target_sent = c->last_reminder = now;
+  if (session->phase != SessionPhase::kAttached) return;
+  SendDirective& d = directives[session->connection];
+  d.connection = session->connection;
+  std::erase_if(d.targets, [&](const Target& t) { return t.component == c->spec.name; });
+  d.targets.push_back(TargetOf(*c));
+}
+
 // Requires a checked snapshot. An older one than what is booked says nothing.
 void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   if (snapshot.sequence <= session->sequence) return;
@@ -324,11 +336,15 @@ void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   for (const Residency& r : snapshot.components) {
     Component* c = FindComponent(*session, r.component);
     if (c == nullptr) continue;
+    // Less than the target that it had reached: the worker has dropped layers by itself, and is not
+    // to load them again for that target.
+    const bool dropped = r.held < c->held && c->completed == c->generation;
     c->held = r.held;
     c->fixed_placed = r.fixed_placed;
     if (r.fixed_placed) c->admitted = true;  // a fact, whoever allowed it
     c->generation = std::max(c->generation, r.completed);
     Complete(r.completed, c);
+    if (dropped) FollowDrop(c, session);
   }
   if (!session->device.empty()) Stir(&DeviceOf(*session));
 }

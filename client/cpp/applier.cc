@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,17 +51,20 @@ void Engine::RunApplier() {
 bool Engine::ApplyOnce() {
   uint64_t count = 0;
   const bool was_readable = read(poll_fd_, &count, sizeof(count)) > 0;
+  bool more = false;
+  for (const auto& [name, component] : components_) more |= ApplyTo(component, name);
+  // After the releases, which go to the pool; what is about to follow them is trimmed once more.
   bool trim = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    trim = std::exchange(to_trim_, false);
+    trim = to_trim_;
+    to_trim_ = trim && std::any_of(components_.begin(), components_.end(),
+                                   [this](const auto& c) { return session_.releasing(c.first); });
   }
   if (trim && options_.pool != nullptr) {
     options_.pool->Trim();
     Deliver(PoolChanged{options_.pool->pool_bytes(), options_.pool->pinned_host_bytes()});
   }
-  bool more = false;
-  for (const auto& [name, component] : components_) more |= ApplyTo(component, name);
   if (more && was_readable && !options_.apply_thread) SignalWork();
   return more;
 }

@@ -14,6 +14,8 @@ namespace {
 
 // A driver's call is tried again for this long across lost sessions.
 constexpr absl::Duration kDriverPatience = absl::Seconds(10);
+// While a use waits, its caller is asked this often whether it still wants it.
+constexpr absl::Duration kAskCaller = absl::Milliseconds(10);
 
 absl::Status CheckName(const std::string& field, const std::string& name) {
   const bool good = !name.empty() && name.size() <= 128 &&
@@ -23,6 +25,21 @@ absl::Status CheckName(const std::string& field, const std::string& name) {
   if (good) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": \"", name, "\" is not 1 to 128 of letters, digits, '.', '-' and '_'"));
+}
+
+// Until the use is granted or refused, its deadline passes or its caller gives up.
+Engine::UseOutcome WaitForGrant(Engine& engine, Ticket ticket, const UseOptions& options,
+                                bool* cancelled) {
+  while (true) {
+    absl::Time until = options.deadline;
+    if (options.cancelled) until = std::min(until, absl::Now() + kAskCaller);
+    const Engine::UseOutcome outcome = engine.WaitForUse(ticket, /*closed=*/false, until);
+    const bool decided = outcome.granted || outcome.refused;
+    // Back before its time, undecided: the client is being destroyed.
+    if (decided || absl::Now() < until || until >= options.deadline) return outcome;
+    *cancelled = options.cancelled();
+    if (*cancelled) return outcome;
+  }
 }
 
 }  // namespace
@@ -181,7 +198,8 @@ absl::StatusOr<Use> BrokerClient::BeginUse(const std::string& component,
 
   const absl::Time asked = absl::Now();
   const Ticket ticket = engine.NewTicket(request);
-  Engine::UseOutcome outcome = engine.WaitForUse(ticket, /*closed=*/false, options.deadline);
+  bool cancelled = false;
+  Engine::UseOutcome outcome = WaitForGrant(engine, ticket, options, &cancelled);
   if (!outcome.granted && !outcome.refused) {
     engine.Deliver(UseGivenUp{ticket});
     outcome = engine.WaitForUse(ticket, false, absl::Now());  // it may have come in between
@@ -189,6 +207,7 @@ absl::StatusOr<Use> BrokerClient::BeginUse(const std::string& component,
   if (!outcome.granted) {
     engine.Forget(ticket);
     if (outcome.refused) return outcome.status;
+    if (cancelled) return absl::CancelledError("the caller stopped waiting");
     return absl::DeadlineExceededError(absl::StrCat(
         "no use of ", component, " was admitted within ", absl::FormatDuration(absl::Now() - asked),
         "; vramctl status shows who holds the card"));

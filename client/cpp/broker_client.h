@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,6 +66,8 @@ struct UseOptions {
   std::vector<uint64_t> held_use_ids;
   // The caller stops waiting then. Infinite: it waits.
   absl::Time deadline = absl::InfiniteFuture();
+  // Asked every few milliseconds while it waits; true: the caller stops waiting. Empty: never.
+  std::function<bool()> cancelled = {};
 };
 
 class BrokerClient;
@@ -111,8 +114,8 @@ class BrokerClient {
   absl::Status WaitReady(absl::Time deadline);
 
   // Waits for admission, across lost streams and restarts of the broker. Errors: the broker's;
-  // DEADLINE_EXCEEDED past options.deadline; FAILED_PRECONDITION where the component is not one of
-  // ours.
+  // DEADLINE_EXCEEDED past options.deadline; CANCELLED by options.cancelled; FAILED_PRECONDITION
+  // where the component is not one of ours.
   absl::StatusOr<Use> BeginUse(const std::string& component, const UseOptions& options);
 
   // A full reset of all components that have no use now: waits for the running ones. Then reports.

@@ -73,6 +73,7 @@ v1::AttachRequest Session::ComposeAttach() {
   for (auto& [name, c] : components_) {
     *request.add_components() = c.spec;
     c.target.reset();
+    c.dropped_after = 0;  // the welcome's target follows from what is told here
   }
   if (!components_.empty()) *request.mutable_snapshot() = TakeSnapshot();
   return request;
@@ -180,8 +181,14 @@ const Session::UseState* Session::ActiveUse(const std::string& component) const 
 void Session::On(const HeldChanged& e) {
   const auto it = components_.find(e.component);
   if (it == components_.end()) return;
-  it->second.held = std::clamp(e.held, 0, it->second.layers);
-  it->second.copying = e.copying;
+  ComponentState& c = it->second;
+  const int held = std::clamp(e.held, 0, c.layers);
+  if (held < c.held && c.target.has_value() && held < c.target->layers &&
+      c.completed >= c.target->generation) {
+    c.dropped_after = std::max<uint64_t>(sequence_, 1);
+  }
+  c.held = held;
+  c.copying = e.copying;
   if (e.pool_bytes.has_value()) pool_bytes_ = *e.pool_bytes;
   if (!e.copying) report_due_ = true;
 }
@@ -213,8 +220,8 @@ Work Session::NextWork(const std::string& component) const {
   if (c.held > c.target->layers) {
     work.kind = Work::Kind::kRelease;
     work.layers = c.target->layers;
-  } else if (c.held < c.target->layers && session_id_ != 0 && now_ >= c.target->not_before &&
-             c.spec.lifetime() != v1::LIFETIME_PERMANENT) {
+  } else if (c.held < c.target->layers && c.dropped_after == 0 && session_id_ != 0 &&
+             now_ >= c.target->not_before && c.spec.lifetime() != v1::LIFETIME_PERMANENT) {
     work.kind = Work::Kind::kLoad;
     work.pace = c.target->pace;
   }
@@ -259,6 +266,7 @@ void Session::ReportIfDue() {
   v1::ReportResidencyRequest request;
   request.set_session_id(session_id_);
   *request.mutable_snapshot() = TakeSnapshot();
+  reported_sequence_ = sequence_;
   Emit(SendReport{attach_number_, std::move(request)});
 }
 
@@ -271,6 +279,17 @@ void Session::On(const ReportAnswered& e) {
   }
   report_in_flight_ = false;
   for (const v1::Target& target : e.response.targets()) TakeTarget(target);
+  for (auto& [name, c] : components_) {
+    if (c.dropped_after == 0 || c.dropped_after >= reported_sequence_) continue;
+    c.dropped_after = 0;
+    Emit(WorkChanged{name});
+  }
+}
+
+bool Session::releasing(const std::string& component) const {
+  const UseState* use = ActiveUse(component);
+  if (use != nullptr) return use->phase == Phase::kEnding;
+  return NextWork(component).kind == Work::Kind::kRelease;
 }
 
 // ---- Time ----

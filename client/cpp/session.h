@@ -245,6 +245,8 @@ class Session {
   bool fixed_placed(const std::string& component) const;
   // Whether all that was to be reported has been, and was answered.
   bool reported() const { return !report_due_ && !report_in_flight_; }
+  // Whether layers of it are about to go to the allocator: a use ends, or a target is below held.
+  bool releasing(const std::string& component) const;
   int held(const std::string& component) const;
 
  private:
@@ -277,6 +279,9 @@ class Session {
     bool placing = false;
     std::optional<Target> target;
     uint64_t completed = 0;
+    // Above 0: it dropped layers by itself, and nothing is loaded until a report later than this
+    // snapshot has been answered: the target that it had reached asks for them still.
+    uint64_t dropped_after = 0;
   };
   // An EndUse for a BeginUse whose caller stopped waiting.
   struct Withdrawal {
@@ -339,6 +344,8 @@ class Session {
   bool orphaned_ = false;
   bool report_due_ = false;
   bool report_in_flight_ = false;
+  // Number of the snapshot that is in flight.
+  uint64_t reported_sequence_ = 0;
   absl::Time report_again_ = absl::InfiniteFuture();
   absl::Time connect_at_ = absl::InfiniteFuture();
   absl::Time wake_at_ = absl::InfiniteFuture();

@@ -53,6 +53,7 @@ class BrokeredRunner : public StageRunner {
     options.passes = request.passes;
     options.activation_bytes = request.activation_bytes;
     options.deadline = request.wait_until;
+    options.cancelled = request.cancelled;
     const ManagedOffload::HurryGuard hurry(component_);
     absl::StatusOr<client::Use> use = client_->BeginUse(component_->name(), options);
     if (!use.ok()) return use;
