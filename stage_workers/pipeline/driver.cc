@@ -187,6 +187,7 @@ class Driver {
     record->stages.push_back(ToRecord(stage.component(), *response));
     record->stall_seconds += response->stall_seconds();
     record->bytes_to_device += response->bytes_to_device();
+    record->peak_bytes = std::max(record->peak_bytes, response->peak_bytes());
     return absl::OkStatus();
   }
 

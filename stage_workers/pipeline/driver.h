@@ -58,6 +58,8 @@ struct RequestRecord {
   // Sums over the stages.
   double stall_seconds = 0;
   int64_t bytes_to_device = 0;
+  // The most that one stage's worker had on the device.
+  int64_t peak_bytes = 0;
   // Of the last stage's activations; empty after an error.
   std::string result_sha256;
   std::vector<StageRecord> stages;

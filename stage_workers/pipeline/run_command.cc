@@ -179,6 +179,11 @@ absl::StatusOr<DriverReport> Run(DriverOptions options) {
     std::fprintf(stderr, "logs of all processes: %s-*.log\n", fleet_options->log_prefix.c_str());
   }
   if (report.ok() && !stopped.ok()) return stopped;
+  if (!failed) {
+    std::error_code ignored;
+    std::filesystem::remove_all(std::filesystem::path(fleet_options->log_prefix).parent_path(),
+                                ignored);
+  }
   return report;
 }
 

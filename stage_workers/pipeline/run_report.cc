@@ -26,11 +26,11 @@ std::string RequestRow(const RequestRecord& request) {
   for (const StageRecord& stage : request.stages) {
     kept.push_back(absl::StrFormat("%d/%d", stage.kept_layers, stage.component_layers));
   }
-  return absl::StrFormat("  %5d %-20s %9.3f %9.3f %9.3f %11s  %s  %s%s\n", request.run,
+  return absl::StrFormat("  %5d %-20s %9.3f %9.3f %9.3f %11s %11s  %s  %s%s\n", request.run,
                          request.pipeline, request.queued_seconds, request.seconds,
                          request.stall_seconds, FormatBytes(request.bytes_to_device),
-                         ShortDigest(request.result_sha256), absl::StrJoin(kept, " "),
-                         request.warm_up ? "  (warm-up)" : "");
+                         FormatBytes(request.peak_bytes), ShortDigest(request.result_sha256),
+                         absl::StrJoin(kept, " "), request.warm_up ? "  (warm-up)" : "");
 }
 
 Json StageJson(const StageRecord& stage) {
@@ -57,6 +57,7 @@ Json RequestJson(const RequestRecord& request) {
           {"seconds", request.seconds},
           {"stall_seconds", request.stall_seconds},
           {"bytes_to_device", request.bytes_to_device},
+          {"peak_bytes", request.peak_bytes},
           {"result_sha256", request.result_sha256},
           {"stages", stages}};
 }
@@ -90,9 +91,9 @@ std::string RunTable(const std::string& workload, const DriverReport& report) {
   const RunTotals totals = Totals(report);
   std::string text = absl::StrFormat("%s on %s (%s)\n", workload, report.device_uuid,
                                      FormatBytes(report.device_capacity_bytes));
-  absl::StrAppend(&text, absl::StrFormat("  %5s %-20s %9s %9s %9s %11s  %-12s  %s\n", "run",
+  absl::StrAppend(&text, absl::StrFormat("  %5s %-20s %9s %9s %9s %11s %11s  %-12s  %s\n", "run",
                                          "pipeline", "queued s", "request s", "lost s", "moved",
-                                         "result", "layers kept after each stage"));
+                                         "worker peak", "result", "layers kept after each stage"));
   for (const RequestRecord& request : report.requests) {
     absl::StrAppend(&text, RequestRow(request));
   }

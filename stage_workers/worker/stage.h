@@ -28,7 +28,8 @@ struct StageRequest {
   // Admission is waited for until then.
   absl::Time wait_until = absl::InfiniteFuture();
   bool warm_up = false;
-  // Whether the caller has given up; asked before each pass. Empty: never.
+  // Whether the caller has given up; asked now and then while a broker's admission is waited for,
+  // and before each pass. Empty: never.
   std::function<bool()> cancelled;
 };
 
