@@ -8,7 +8,7 @@ readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc
   protobuf-compiler-grpc libprotobuf-dev libabsl-dev prometheus-cpp-dev libgtest-dev libgmock-dev
   libbenchmark-dev nlohmann-json3-dev)
 readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev)
-readonly TIDY_BUDGET_SECONDS=720  # past it no further file is started, and the rest is named
+readonly TIDY_BUDGET_SECONDS=420  # past it no further file is started, and the rest is named
 
 # The presets share most of what they compile: paths relative to the tree let them share the cache.
 export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=true CCACHE_SLOPPINESS=pch_defines,time_macros
