@@ -102,9 +102,12 @@ std::vector<std::string> ExpectationFaults(const DemoResult& result);
 
 // The table, for people.
 std::string DemoTable(const DemoResult& result);
-// {"scale": {"bytes", "time"}, "cards": [{"capacity_gib", "arms": [{"name", "ran", "error",
-// "requests", "p50_seconds", "p95_seconds", "stall_seconds", "bytes_to_device", "peak_bytes",
-// "result_sha256"}]}]}, and more fields beside these.
+// {"scale": {"bytes", "time"},
+//  "cards": [{"capacity_gib",
+//             "arms": [{"name", "ran", "error", "requests", "p50_seconds", "p95_seconds",
+//                       "stall_seconds", "bytes_to_device", "peak_bytes", "result_sha256"}]}]}
+// and more fields beside these. Requests are those that count; stall_seconds is a request's mean,
+// bytes_to_device the sum of all of them; times are as measured, not scaled back.
 std::string DemoJson(const DemoResult& result);
 
 }  // namespace vrambroker::pipeline
