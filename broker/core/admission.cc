@@ -140,10 +140,12 @@ void Machine::Impl::AdmitWaiting(Device* device) {
     for (uint64_t order : QueueOrder(*device)) {
       WaitingUse& w = state.waiting.at(order);
       const bool in_use = state.components.at(w.component).use.has_value();
+      const bool first = oldest == nullptr || HoldsOlder(w, *oldest);
       if (in_use || !taken.insert(w.component).second) {
         w.blocked_by = "another use of the same component";
-      } else if (TryAdmit(&w, device,
-                          oldest == nullptr ? kNoLimit : LimitBeside(*oldest, *device))) {
+      } else if (!first && w.spec.held_uses.empty() && MustComeToRest(*device)) {
+        w.blocked_by = "a reading of the dead, which needs all uses to have ended";
+      } else if (TryAdmit(&w, device, first ? kNoLimit : LimitBeside(*oldest, *device))) {
         admitted = true;
         break;
       }
@@ -154,18 +156,31 @@ void Machine::Impl::AdmitWaiting(Device* device) {
 }
 
 // What a younger use may be charged so that `oldest` still fits beside it, once all that is older
-// has ended.
+// has ended. External bytes count where it fits beside them; where it does not, it waits for them
+// alone, and they are among what has to end.
 int64_t Machine::Impl::LimitBeside(const WaitingUse& oldest, const Device& device) const {
   const Ledger ledger = DeriveLedger(state, device);
-  int64_t limit = ledger.capacity.count() - ledger.reserve.count() - ledger.permanent.count() -
-                  MinusOrZero(ledger.external, ComingResidual(device)).count() -
+  const int64_t external = MinusOrZero(ledger.external, ComingResidual(device)).count();
+  int64_t limit = Ceiling(device).count() -
                   FewestBytes(state.components.at(oldest.component), oldest.spec).count();
+  if (limit >= external) limit -= external;
   for (const auto& [id, c] : state.components) {
     if (!c.use.has_value() || id == oldest.component || c.use->order < oldest.order) continue;
     if (state.sessions.at(c.session).device != device.spec.uuid) continue;
     limit -= ((c.permanent() ? Bytes() : LayerCharge(c)) + NeedsCharge(c)).count();
   }
   return limit;
+}
+
+// Whether a use that is older than `oldest` can end only after `w`: then `oldest` waits for both.
+bool Machine::Impl::HoldsOlder(const WaitingUse& w, const WaitingUse& oldest) const {
+  if (w.spec.held_uses.empty()) return false;
+  return std::any_of(state.components.begin(), state.components.end(), [&](const auto& entry) {
+    const std::optional<RunningUse>& use = entry.second.use;
+    const std::vector<UseId>& held = w.spec.held_uses;
+    return use.has_value() && use->order < oldest.order &&
+           std::find(held.begin(), held.end(), use->id) != held.end();
+  });
 }
 
 // Bytes above the target of a component, as long as its deadline has not passed: who is late is
@@ -265,7 +280,8 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
     beyond_plan = true;
     const int64_t bytes = room.free + room.coming + room.at_most;
     layers = sizing.MostWithin(bytes, fewest, fewest);
-    if (layers < 0 && most == c.count() && sizing.Raise(most) <= bytes) layers = most;
+    const bool all = most == c.count() && sizing.Total(most) <= limit;
+    if (layers < 0 && all && sizing.Raise(most) <= bytes) layers = most;
   }
   if (layers < 0) {
     w->blocked_by = absl::StrCat(
@@ -289,7 +305,7 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
            Reason::kWantedByOthers, absl::StrCat("room for ", ComponentName(c)), device);
   const int at_once = sizing.MostWithin(free, std::max(fewest, sizing.charged()), layers);
   const double sigma = problem.plan.components[problem.index.at(c.id)].sigma;
-  if (at_once >= 0 && GrowWaitIsOver(w, c, sigma, layers, at_once)) {
+  if (at_once >= 0 && grantable(at_once) && GrowWaitIsOver(w, c, sigma, layers, at_once)) {
     Grant(w, at_once, Reason::kGrowWaitEnded);
     return true;
   }

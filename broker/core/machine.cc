@@ -102,7 +102,7 @@ void Machine::Impl::AskToWake() {
     if (ComingOf(c) > Bytes()) consider(c.target_sent + config.release_deadline);
   }
   for (const auto& [uuid, device] : state.devices) {
-    if (!state.waiting.empty()) consider(device.next_wanted_reading);
+    if (ReadingWanted(device)) consider(device.next_wanted_reading);
   }
   if (at == wake_at) return;
   wake_at = at;

@@ -97,6 +97,7 @@ struct Machine::Impl {
   bool GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
                       int at_once) const;
   int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;
+  bool HoldsOlder(const WaitingUse& w, const WaitingUse& oldest) const;
   void Grant(WaitingUse* w, int layers, Reason reason);
   Bytes ComingOf(const Component& c) const;
   Bytes PoolComing(const Session& session) const;
@@ -128,11 +129,19 @@ struct Machine::Impl {
   // readings.cc
   void On(const ReadingBeganEvent& e);
   void On(const ReadingEvent& e);
+  void TakeTotal(Bytes total, Device* device);
+  bool StayedQuiet(const Session& session) const;
+  void DropShownGone(const Device& device);
   void DropProvenGone(Device* device);
+  // Whether the dead can be told from the living only once nothing is in motion, and that has been
+  // waited for long enough.
+  bool MustComeToRest(const Device& device) const;
   void LearnFrom(const Device& device, Session* session);
   // Bytes shown beyond charge that a reading may yet take back.
   Bytes ComingResidual(const Device& device) const;
   bool Quiet(const Session& session) const;
+  // Whether a reading would let somebody go on.
+  bool ReadingWanted(const Device& device) const;
   void WantReadings(Device* device);
 
   // runs.cc

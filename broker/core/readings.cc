@@ -17,13 +17,12 @@ void Machine::Impl::On(const ReadingBeganEvent& e) {
   if (it == state.devices.end()) return;
   Device& device = it->second;
   device.reading_begun = e.reading;
-  device.quiet_when_begun = true;
   for (auto& [id, s] : state.sessions) {
     if (s.device != e.device_uuid) continue;
     s.next_floor = s.charge_when_reading_began = SessionCharge(state, s);
     s.raised_in_reading = false;
     s.gone_before_reading = s.phase == SessionPhase::kGone;
-    device.quiet_when_begun &= s.gone_before_reading || Quiet(s);
+    s.quiet_when_reading_began = Quiet(s);
   }
 }
 
@@ -41,17 +40,12 @@ void Machine::Impl::On(const ReadingEvent& e) {
   device.reading_total = e.total_used;
   device.by_process_known = e.by_process_known;
 
+  if (!e.by_process_known) return TakeTotal(e.total_used, &device);
+
   std::map<int32_t, Bytes> shown;
   for (const auto& [pid, bytes] : e.by_process) shown[pid] += bytes;
-  bool quiet = device.quiet_when_begun;
-  std::vector<SessionId> gone;
   for (auto& [id, s] : state.sessions) {
     if (s.device != e.device_uuid) continue;
-    if (s.gone_before_reading && s.phase == SessionPhase::kGone) {
-      gone.push_back(id);  // what is left of it is external
-      continue;
-    }
-    quiet &= Quiet(s) && !s.raised_in_reading && s.next_floor == s.charge_when_reading_began;
     if (s.raised_in_reading) {
       // It shows what came meanwhile as well: what was known of this worker stays.
       const auto before = device.by_process.find(s.process.pid);
@@ -61,20 +55,48 @@ void Machine::Impl::On(const ReadingEvent& e) {
     }
   }
   device.by_process = std::move(shown);
-  if (!e.by_process_known && quiet) {
-    device.quiet_total_known = true;
-    device.quiet_total = e.total_used;
-  }
   for (auto& [id, s] : state.sessions) {
-    if (s.device != e.device_uuid) continue;
-    if (!e.by_process_known && quiet) s.total_floor = s.next_floor;
-    LearnFrom(device, &s);
+    if (s.device == e.device_uuid) LearnFrom(device, &s);
+  }
+  DropShownGone(device);
+}
+
+// A total says something of others only while nothing of ours is in motion. Until then the claims
+// of the dead stand: what is left of them could not be told from what the living have.
+void Machine::Impl::TakeTotal(Bytes total, Device* device) {
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device != device->spec.uuid || s.phase == SessionPhase::kLost) continue;
+    if (!s.gone_before_reading && !StayedQuiet(s)) return;
+  }
+  device->quiet_total_known = true;
+  device->quiet_total = total;
+  for (auto& [id, s] : state.sessions) {
+    if (s.device != device->spec.uuid) continue;
+    s.total_floor = StayedQuiet(s) ? s.next_floor : Bytes();
+  }
+  DropShownGone(*device);
+}
+
+bool Machine::Impl::StayedQuiet(const Session& s) const {
+  return s.quiet_when_reading_began && Quiet(s) && !s.raised_in_reading &&
+         s.next_floor == s.charge_when_reading_began;
+}
+
+// What a reading that began after the proof shows of the dead is external from now on.
+void Machine::Impl::DropShownGone(const Device& device) {
+  std::vector<SessionId> gone;
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device == device.spec.uuid && s.gone_before_reading && s.phase == SessionPhase::kGone) {
+      gone.push_back(id);
+    }
   }
   for (SessionId id : gone) Drop(id);
 }
 
-// Whether what is charged is what is held: no use, every target reached, everything placed.
+// Whether what is charged is what is held: no use, every target reached, everything placed, no pool
+// that was told to go.
 bool Machine::Impl::Quiet(const Session& session) const {
+  if (session.pool > Bytes() && session.trim_sent > absl::InfinitePast()) return false;
   for (ComponentId id : session.components) {
     const Component& c = state.components.at(id);
     if (c.use.has_value() || ChargedLayers(c) != c.held) return false;
@@ -118,17 +140,30 @@ void Machine::Impl::DropProvenGone(Device* device) {
   for (SessionId id : gone) Drop(id);
 }
 
-void Machine::Impl::WantReadings(Device* device) {
-  if (!device->spec.has_probe || device->reading_begun != 0) return;
-  if (now < device->next_wanted_reading) return;
+bool Machine::Impl::MustComeToRest(const Device& device) const {
+  if (!device.spec.has_probe || device.by_process_known) return false;
+  return std::any_of(state.sessions.begin(), state.sessions.end(), [&](const auto& entry) {
+    const Session& s = entry.second;
+    return s.device == device.spec.uuid && s.phase == SessionPhase::kGone &&
+           now - s.gone_at >= config.settling_time;
+  });
+}
+
+bool Machine::Impl::ReadingWanted(const Device& device) const {
   bool wanted = false;
   for (const auto& [id, s] : state.sessions) {
-    wanted |= s.device == device->spec.uuid && s.phase == SessionPhase::kGone;
+    wanted |= s.device == device.spec.uuid && s.phase == SessionPhase::kGone;
   }
   for (const auto& [order, w] : state.waiting) {
-    wanted |= state.sessions.at(w.session).device == device->spec.uuid;
+    wanted |= state.sessions.at(w.session).device == device.spec.uuid;
   }
-  if (!wanted) return;
+  return device.spec.has_probe && wanted;
+}
+
+void Machine::Impl::WantReadings(Device* device) {
+  if (device->reading_begun != 0) return;
+  if (now < device->next_wanted_reading) return;
+  if (!ReadingWanted(*device)) return;
   device->next_wanted_reading = now + kReadAgain;
   effects.push_back(WantReading{device->spec.uuid});
 }

@@ -336,15 +336,14 @@ void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   for (const Residency& r : snapshot.components) {
     Component* c = FindComponent(*session, r.component);
     if (c == nullptr) continue;
-    // Less than the target that it had reached: the worker has dropped layers by itself, and is not
-    // to load them again for that target.
-    const bool dropped = r.held < c->held && c->completed == c->generation;
     c->held = r.held;
     c->fixed_placed = r.fixed_placed;
     if (r.fixed_placed) c->admitted = true;  // a fact, whoever allowed it
     c->generation = std::max(c->generation, r.completed);
     Complete(r.completed, c);
-    if (dropped) FollowDrop(c, session);
+    // Less than the target that it had reached: the worker has dropped layers by itself, and is not
+    // to load them again for that target.
+    if (c->completed == c->generation) FollowDrop(c, session);
   }
   if (!session->device.empty()) Stir(&DeviceOf(*session));
 }

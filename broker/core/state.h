@@ -140,8 +140,9 @@ struct Session {
   // Since when a reading shows more than charge, learned and tolerance allow. Infinite: it does
   // not.
   absl::Time residual_since = absl::InfiniteFuture();
-  // The reading under way began after the proof of death.
+  // When the reading under way began: death was proven; nothing was in motion.
   bool gone_before_reading = false;
+  bool quiet_when_reading_began = false;
 };
 
 struct Run {
@@ -168,7 +169,6 @@ struct Device {
   bool quiet_total_known = false;
   Bytes quiet_total;
   uint64_t reading_begun = 0;  // 0: none under way
-  bool quiet_when_begun = false;
   absl::Time next_wanted_reading = absl::InfinitePast();
   absl::Time readings_fail_since = absl::InfiniteFuture();
 };
