@@ -21,6 +21,7 @@ Effects Session::Step(const Event& event, absl::Time now) {
   now_ = std::max(now_, now);
   effects_.clear();
   std::visit([this](const auto& e) { On(e); }, event);
+  DoWhatIsDue();
   NoteConverged();
   ReportIfDue();
   AskToWake();
@@ -131,6 +132,7 @@ void Session::TakeTarget(const v1::Target& target) {
   t.layers = std::clamp(target.layers(), 0, c.layers);
   t.pace = static_cast<double>(target.pace_bytes_per_second());
   if (target.has_start_after()) t.not_before = now_ + FromProto(target.start_after());
+  t.put_off = t.not_before > now_;
   c.target = t;
   refused_.erase(target.component());  // a target admits it
   if (!c.fixed_placed && !c.placing) {
@@ -294,7 +296,8 @@ bool Session::releasing(const std::string& component) const {
 
 // ---- Time ----
 
-void Session::On(const Tick&) {
+// Whatever step comes first does it, so that no time that is over hides a later one.
+void Session::DoWhatIsDue() {
   for (auto& [ticket, use] : uses_) {
     if (use.send_again > now_ || session_id_ == 0) continue;
     use.send_again = absl::InfiniteFuture();
@@ -315,18 +318,19 @@ void Session::On(const Tick&) {
     orphaned_ = true;
     for (const auto& [name, c] : components_) Emit(WorkChanged{name});
   }
-  for (const auto& [name, c] : components_) {
-    if (c.target.has_value() && c.target->not_before > absl::InfinitePast() &&
-        c.target->not_before <= now_) {
-      Emit(WorkChanged{name});
-    }
+  for (auto& [name, c] : components_) {
+    if (!c.target.has_value() || !c.target->put_off || c.target->not_before > now_) continue;
+    c.target->put_off = false;
+    Emit(WorkChanged{name});
   }
 }
 
 void Session::AskToWake() {
   absl::Time at = report_again_;
-  for (const auto& [ticket, use] : uses_) at = std::min(at, use.send_again);
-  for (const auto& [id, w] : withdrawals_) at = std::min(at, w.send_again);
+  if (session_id_ != 0) {
+    for (const auto& [ticket, use] : uses_) at = std::min(at, use.send_again);
+    for (const auto& [id, w] : withdrawals_) at = std::min(at, w.send_again);
+  }
   if (session_id_ == 0 && !orphaned_ && lost_at_ < absl::InfiniteFuture()) {
     at = std::min(at, lost_at_ + orphan_after_);
   }

@@ -255,6 +255,7 @@ class Session {
     int layers = 0;
     double pace = 0;
     absl::Time not_before = absl::InfinitePast();
+    bool put_off = false;  // not_before has not come
   };
   enum class Phase { kWaiting, kRunning, kEnding };
   struct UseState {
@@ -303,7 +304,7 @@ class Session {
   void On(const PoolChanged& e);
   void On(const ReportAnswered& e);
   void On(const NoBrokerLives& e);
-  void On(const Tick& e);
+  void On(const Tick&) {}
 
   v1::AttachRequest ComposeAttach();
   void TakeWelcome(const v1::Welcome& welcome);
@@ -315,6 +316,7 @@ class Session {
   // The use of a component that runs or ends, or null.
   const UseState* ActiveUse(const std::string& component) const;
   v1::Snapshot TakeSnapshot();
+  void DoWhatIsDue();
   void NoteConverged();
   void ReportIfDue();
   void AskToWake();

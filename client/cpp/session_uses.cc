@@ -37,13 +37,22 @@ void Session::On(const BeginAnswered& e) {
   });
   if (it == uses_.end()) return;  // given up meanwhile: its EndUse is on the way
   UseState& use = it->second;
+  ComponentState& c = components_.at(use.request.component());
+  if (absl::IsCancelled(e.status) || (e.status.ok() && c.dropped_after != 0)) {
+    // Cancelled: its place may have gone to a copy of the call, whose answer nobody would see.
+    // Granted while the broker does not know of layers that were dropped: a reading meanwhile has
+    // taken their absence for room.
+    Withdraw(use);
+    use.sent = false;
+    use.send_again = now_ + kSendAgain;
+    return;
+  }
   if (e.status.ok()) {
     use.phase = Phase::kRunning;
     use.use_id = e.response.use_id();
     use.granted = e.response.resident_layers();
     use.generation = e.response.generation();
     use.window_bytes = e.response.window_bytes();
-    ComponentState& c = components_.at(use.request.component());
     if (!c.target.has_value() || c.target->generation < use.generation) {
       c.target = Target{use.generation, use.granted};
     }
@@ -53,13 +62,6 @@ void Session::On(const BeginAnswered& e) {
   if (absl::IsAborted(e.status) && !IsDeadlock(e.status)) return;  // a new session will ask again
   if (IsPassing(e.status)) {
     use.send_again = now_ + kSendAgain;  // the same id: it takes over its place, or gets its answer
-    return;
-  }
-  if (absl::IsCancelled(e.status)) {
-    // Its place may have gone to a copy of the call, whose answer nobody would see.
-    Withdraw(use);
-    use.sent = false;
-    use.send_again = now_ + kSendAgain;
     return;
   }
   const Ticket ticket = it->first;
@@ -160,7 +162,8 @@ void Session::Close(Ticket ticket, int keep) {
 }
 
 void Session::On(const NoBrokerLives&) {
-  if (session_id_ != 0) return;
+  // An Attach that is under way does not list what would begin here.
+  if (session_id_ != 0 || stream_open_) return;
   for (auto& [ticket, use] : uses_) {
     if (use.phase != Phase::kWaiting || ActiveUse(use.request.component()) != nullptr) continue;
     const auto configured = options_.configured_resident.find(use.request.component());
