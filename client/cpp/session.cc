@@ -262,6 +262,10 @@ v1::Snapshot Session::TakeSnapshot() {
 }
 
 void Session::ReportIfDue() {
+  // A drop is told by a report of its own, whatever else has carried it: its answer is what counts.
+  for (const auto& [name, c] : components_) {
+    report_due_ |= c.dropped_after != 0 && c.dropped_after >= reported_sequence_;
+  }
   if (!report_due_ || report_in_flight_ || session_id_ == 0 || components_.empty()) return;
   report_in_flight_ = true;
   report_again_ = absl::InfiniteFuture();
