@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "stage_workers/card/emulated_card.h"
+#include "tests/poll.h"
 
 extern char** environ;
 
@@ -54,12 +54,7 @@ inline std::unique_ptr<EmulatedCard> MakeCard(const TestCardName& name, int64_t 
 
 // Whether `condition` comes true within ten seconds.
 inline bool Eventually(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(1));
-  }
-  return true;
+  return WaitFor(condition, absl::Seconds(10));
 }
 
 // A child process with its standard input and output on pipes. Killed in the end.
