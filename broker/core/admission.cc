@@ -116,17 +116,32 @@ void Machine::Impl::RefuseInfeasible(const Device& device) {
   }
 }
 
-// Those that have waited past max_wait by age; then by priority; then by age.
+// The oldest running use that can end only after `w`, by its place in the queue; 0 where none.
+uint64_t Machine::Impl::HolderOrder(const WaitingUse& w) const {
+  uint64_t oldest = 0;
+  if (w.spec.held_uses.empty()) return oldest;
+  for (const auto& [id, c] : state.components) {
+    const std::vector<UseId>& held = w.spec.held_uses;
+    if (!c.use.has_value() || std::find(held.begin(), held.end(), c.use->id) == held.end())
+      continue;
+    if (oldest == 0 || c.use->order < oldest) oldest = c.use->order;
+  }
+  return oldest;
+}
+
+// Those that have waited past max_wait by age, and with them those that a running use waits for, by
+// the age of that; then by priority; then by age.
 std::vector<uint64_t> Machine::Impl::QueueOrder(const Device& device) const {
-  std::vector<std::tuple<bool, int, uint64_t>> keys;
+  std::vector<std::tuple<bool, int, uint64_t, uint64_t>> keys;
   for (const auto& [order, w] : state.waiting) {
     if (state.sessions.at(w.session).device != device.spec.uuid) continue;
-    const bool aged = now - w.arrived >= config.max_wait;
-    keys.emplace_back(!aged, aged ? 0 : -w.spec.priority, order);
+    const uint64_t holder = HolderOrder(w);
+    const bool aged = now - w.arrived >= config.max_wait || holder != 0;
+    keys.emplace_back(!aged, aged ? 0 : -w.spec.priority, holder != 0 ? holder : order, order);
   }
   std::sort(keys.begin(), keys.end());
   std::vector<uint64_t> orders;
-  for (const auto& [young, priority, order] : keys) orders.push_back(order);
+  for (const auto& key : keys) orders.push_back(std::get<3>(key));
   return orders;
 }
 
@@ -140,7 +155,9 @@ void Machine::Impl::AdmitWaiting(Device* device) {
     for (uint64_t order : QueueOrder(*device)) {
       WaitingUse& w = state.waiting.at(order);
       const bool in_use = state.components.at(w.component).use.has_value();
-      const bool first = oldest == nullptr || HoldsOlder(w, *oldest);
+      // What an older running use waits for, the oldest waits for too.
+      const uint64_t holder = HolderOrder(w);
+      const bool first = oldest == nullptr || (holder != 0 && holder < oldest->order);
       if (in_use || !taken.insert(w.component).second) {
         w.blocked_by = "another use of the same component";
       } else if (!first && w.spec.held_uses.empty() && MustComeToRest(*device)) {
@@ -170,17 +187,6 @@ int64_t Machine::Impl::LimitBeside(const WaitingUse& oldest, const Device& devic
     limit -= ((c.permanent() ? Bytes() : LayerCharge(c)) + NeedsCharge(c)).count();
   }
   return limit;
-}
-
-// Whether a use that is older than `oldest` can end only after `w`: then `oldest` waits for both.
-bool Machine::Impl::HoldsOlder(const WaitingUse& w, const WaitingUse& oldest) const {
-  if (w.spec.held_uses.empty()) return false;
-  return std::any_of(state.components.begin(), state.components.end(), [&](const auto& entry) {
-    const std::optional<RunningUse>& use = entry.second.use;
-    const std::vector<UseId>& held = w.spec.held_uses;
-    return use.has_value() && use->order < oldest.order &&
-           std::find(held.begin(), held.end(), use->id) != held.end();
-  });
 }
 
 // Bytes above the target of a component, as long as its deadline has not passed: who is late is

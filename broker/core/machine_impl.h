@@ -97,7 +97,7 @@ struct Machine::Impl {
   bool GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
                       int at_once) const;
   int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;
-  bool HoldsOlder(const WaitingUse& w, const WaitingUse& oldest) const;
+  uint64_t HolderOrder(const WaitingUse& w) const;
   void Grant(WaitingUse* w, int layers, Reason reason);
   Bytes ComingOf(const Component& c) const;
   Bytes PoolComing(const Session& session) const;

@@ -100,6 +100,7 @@ bool Machine::Impl::Quiet(const Session& session) const {
   for (ComponentId id : session.components) {
     const Component& c = state.components.at(id);
     if (c.use.has_value() || ChargedLayers(c) != c.held) return false;
+    if (c.admitted && (c.target() != c.held || c.completed != c.generation)) return false;
     if (c.admitted && c.spec.fixed > Bytes() && !c.fixed_placed) return false;
   }
   return true;
