@@ -1,0 +1,63 @@
+// What must hold after every step, whatever happened: the guarantees of the protocol, checked
+// against what really is on the devices and against the reference ledger.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "broker/core/machine.h"
+#include "tests/model/reference_ledger.h"
+#include "tests/model/scenario.h"
+#include "tests/model/worker_process.h"
+
+namespace vrambroker::model {
+
+class Checks {
+ public:
+  using Fail = std::function<void(const std::string&)>;
+
+  Checks(const Scenario& scenario, const core::Machine& machine, Fail fail)
+      : scenario_(scenario), machine_(machine), fail_(std::move(fail)) {}
+
+  void Before();
+  // After a step of the machine.
+  void After(const core::Event& event, const core::Effects& effects, absl::Time now);
+  // After anything that may have changed what is on a device.
+  void Physical(const std::vector<std::shared_ptr<WorkerProcess>>& workers);
+
+  const ReferenceLedger& ledger() const { return ledger_; }
+
+ private:
+  struct Death {
+    absl::Time noticed;
+    uint64_t reading_begun_after = 0;  // newest reading that had begun before it was noticed
+  };
+
+  void Compare(const core::Picture& picture);
+  void CheckNothingGrew(const core::Event& event, const core::Picture& picture);
+  void CheckRunningUses(const core::Picture& picture, const core::Effects& effects);
+  void CheckAnswers(const core::Effects& effects, absl::Time now);
+  void CheckGrant(const ReferenceLedger::Waiting& granted, const std::set<uint64_t>& later,
+                  absl::Time now);
+  void CheckRefusal(const ReferenceLedger::Waiting& refused, const absl::Status& status);
+  void CheckDrops(const core::Event& event, const core::Picture& picture, absl::Time now);
+  int64_t Fewest(const ReferenceLedger::Component& c, const core::UseSpec& use) const;
+  const core::DeviceSpec& Device(const std::string& uuid) const;
+  bool IsLiar(const std::string& worker) const;
+
+  const Scenario& scenario_;
+  const core::Machine& machine_;
+  Fail fail_;
+  ReferenceLedger ledger_;
+  std::map<std::string, int64_t> charges_before_;         // by component id and pid
+  std::map<uint64_t, ReferenceLedger::Waiting> waiting_;  // as the step decides
+  std::map<int32_t, Death> deaths_;
+  std::map<std::string, uint64_t> newest_reading_;  // begun, by device
+};
+
+}  // namespace vrambroker::model

@@ -1,0 +1,50 @@
+// Random runs of the machine and of sessions against each other. A failure prints its seed; that
+// seed alone, by VRAM_MODEL_SEED, gives the same run again.
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/model/world.h"
+
+namespace vrambroker::model {
+namespace {
+
+constexpr int kStepsOfARun = 1500;
+
+int64_t FromEnvironment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoll(text, nullptr, 10);
+}
+
+// Runs one seed after the other until so many steps are done.
+void RunSeeds(uint64_t first, int64_t steps) {
+  int64_t done = 0, grants = 0;
+  uint64_t seed = first;
+  for (; done < steps; ++seed) {
+    World world(MakeScenario(seed, kStepsOfARun));
+    const std::string failure = world.Run();
+    ASSERT_TRUE(failure.empty()) << failure;
+    ASSERT_GT(world.steps(), 0);
+    done += world.steps();
+    grants += world.grants();
+  }
+  std::cout << done << " steps of " << seed - first << " runs, " << grants << " grants\n";
+  EXPECT_GT(grants, done / 200) << "too little was granted for the run to mean anything";
+}
+
+int64_t Steps() { return FromEnvironment("VRAM_MODEL_STEPS", 250'000); }
+
+TEST(Model, GuaranteesHoldInKnownRuns) { RunSeeds(1, Steps()); }
+
+TEST(Model, GuaranteesHoldInFreshRuns) {
+  const int64_t now = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
+  const int64_t base = FromEnvironment("VRAM_MODEL_SEED", now * 1000);
+  std::cout << "seeds from " << base << "\n";
+  RunSeeds(static_cast<uint64_t>(base), Steps());
+}
+
+}  // namespace
+}  // namespace vrambroker::model

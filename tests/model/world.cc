@@ -1,0 +1,349 @@
+#include "tests/model/world.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/model/describe.h"
+
+namespace vrambroker::model {
+namespace {
+
+// How many events a failure tells of. VRAM_MODEL_STORY changes it.
+size_t StoryLines() {
+  static const char* text = std::getenv("VRAM_MODEL_STORY");
+  return text == nullptr ? 40 : std::strtoull(text, nullptr, 10);
+}
+
+constexpr core::CallId kDrainCall(uint64_t{1} << 40);
+
+// The machine stops the process where its state contradicts itself: say which run it was.
+const World* running = nullptr;
+void TellStory(int) {
+  if (running != nullptr) std::fputs(running->Story().c_str(), stderr);
+  std::signal(SIGABRT, SIG_DFL);
+  std::abort();
+}
+
+}  // namespace
+
+World::World(Scenario scenario)
+    : scenario_(std::move(scenario)),
+      random_(scenario_.seed ^ 0x5eed),
+      machine_(scenario_.config, scenario_.devices),
+      checks_(scenario_, machine_, [this](const std::string& text) { Fail(text); }),
+      network_(&scenario_, &time_, &random_,
+               {[this](const core::Event& e) { Step(e); },
+                [this](const std::string& text) { Fail(text); }}),
+      surroundings_{scenario_,
+                    time_,
+                    random_,
+                    network_,
+                    true,
+                    true,
+                    [this](const std::string& text) { Note(text); },
+                    [this](core::Process process) { NoticeDeath(process); }},
+      observer_(
+          &surroundings_,
+          [this](const std::string& device) {
+            std::map<int32_t, int64_t> bytes;
+            for (const auto& w : workers_) {
+              if (w->plan().device == device) bytes[w->process().pid] = w->Physical();
+            }
+            return bytes;
+          },
+          [this](const core::Event& e) { Step(e); }) {
+  running = this;
+  std::signal(SIGABRT, TellStory);
+}
+
+World::~World() { running = nullptr; }
+
+void World::Note(const std::string& text) {
+  story_.push_back(absl::StrCat(absl::ToUnixMicros(time_.now()) - 1'000'000'000'000, " us, step ",
+                                steps_, ": ", text));
+  if (story_.size() > StoryLines()) story_.pop_front();
+}
+
+void World::Fail(const std::string& text) {
+  if (failure_.empty()) failure_ = absl::StrCat("step ", steps_, ": ", text);
+}
+
+std::string World::Story() const {
+  std::string text = absl::StrCat("seed ", scenario_.seed, ", ", scenario_.steps,
+                                  " steps, at step ", steps_, "; the last events:\n");
+  for (const std::string& line : story_) absl::StrAppend(&text, "  ", line, "\n");
+  return text;
+}
+
+// ---- The machine ----
+
+void World::Step(const core::Event& event) {
+  if (!failure_.empty()) return;
+  ++steps_;
+  Note(Describe(event));
+  checks_.Before();
+  const core::Effects effects = machine_.Step(event, time_.now());
+  for (const core::Effect& effect : effects) {
+    if (const std::string text = Describe(effect); !text.empty()) {
+      story_.back() += absl::StrCat("\n      ", text);
+    }
+  }
+  checks_.After(event, effects, time_.now());
+  CarryOut(effects);
+}
+
+void World::CarryOut(const core::Effects& effects) {
+  for (const core::Effect& effect : effects) {
+    if (const auto* directive = std::get_if<core::SendDirective>(&effect)) {
+      network_.Deliver(*directive);
+    } else if (const auto* close = std::get_if<core::CloseStream>(&effect)) {
+      network_.Deliver(*close);
+    } else if (const auto* answer = std::get_if<core::Answer>(&effect)) {
+      grants_ += std::holds_alternative<core::BeginAnswer>(answer->result) ? 1 : 0;
+      if (answer->call != kDrainCall) network_.Deliver(*answer);
+    } else if (const auto* wake = std::get_if<core::WakeAt>(&effect)) {
+      const uint64_t asked = ++wake_;
+      if (wake->time == absl::InfiniteFuture()) continue;
+      time_.At(wake->time, [this, asked] {
+        if (asked == wake_) Step(core::TickEvent{});
+      });
+    } else if (const auto* want = std::get_if<core::WantReading>(&effect)) {
+      observer_.Read(want->device_uuid);
+    }
+  }
+}
+
+// ---- Processes ----
+
+void World::StartWorker(const WorkerPlan& plan) {
+  const core::Process process{++last_pid_, static_cast<uint64_t>(last_pid_) * 7};
+  workers_.push_back(std::make_shared<WorkerProcess>(&surroundings_, plan, process));
+  workers_.back()->Start();
+}
+
+void World::StartDriver(const std::string& name) {
+  const core::Process process{++last_pid_, static_cast<uint64_t>(last_pid_) * 7};
+  drivers_.push_back(std::make_shared<DriverProcess>(
+      &surroundings_, name, process, [this](const std::string& component, const Wanted& wanted) {
+        for (const auto& worker : workers_) {
+          for (const auto& [name, c] : worker->components()) {
+            if (!worker->alive() || absl::StrCat(worker->name(), "/", name) != component) continue;
+            return worker->Ask(name, wanted);
+          }
+        }
+        time_.After(absl::ZeroDuration(), wanted.over);
+      }));
+  drivers_.back()->Start();
+}
+
+void World::NoticeDeath(core::Process process) {
+  time_.After(random_.Delay(absl::Duration(), absl::Seconds(2)),
+              [this, process] { Step(core::ProcessDiedEvent{process}); });
+}
+
+void World::KillOne() {
+  if (!drivers_.empty() && random_.Chance(0.3)) {
+    auto& driver = drivers_[static_cast<size_t>(random_.Below(static_cast<int>(drivers_.size())))];
+    if (!driver->alive()) return;
+    driver->Kill();
+    const std::string name = driver->name();
+    return time_.After(random_.Delay(absl::Duration(), absl::Seconds(1)),
+                       [this, name] { StartDriver(name); });
+  }
+  const auto worker =
+      workers_[static_cast<size_t>(random_.Below(static_cast<int>(workers_.size())))];
+  if (!worker->alive()) return;
+  worker->Kill();
+  // Without readings, its bytes are gone within the settling time: that is the assumption.
+  const absl::Duration most =
+      scenario_.probe == Probe::kNone ? scenario_.config.settling_time * 0.9 : absl::Seconds(8);
+  time_.After(random_.Delay(absl::Duration(), most), [this, worker] {
+    worker->Vanish();
+    Note(absl::StrCat("the bytes of ", worker->name(), " (pid ", worker->process().pid, ") go"));
+  });
+  time_.After(random_.Delay(absl::Duration(), absl::Seconds(2)),
+              [this, worker] { StartWorker(worker->plan()); });
+}
+
+void World::Programs() {
+  if (!surroundings_.busy) return;
+  for (const auto& worker : workers_) {
+    if (worker->alive() && !worker->stopped() && random_.Chance(0.5)) worker->Ask();
+  }
+  time_.After(random_.Delay(absl::Milliseconds(2), absl::Milliseconds(300)),
+              [this] { Programs(); });
+}
+
+void World::Mischief() {
+  for (const auto& driver : drivers_) {
+    if (driver->alive() && !driver->stopped()) driver->Work();
+  }
+  const Faults& f = scenario_.faults;
+  const auto one = [&]() -> std::shared_ptr<WorkerProcess> {
+    const auto& w = workers_[static_cast<size_t>(random_.Below(static_cast<int>(workers_.size())))];
+    return w->alive() ? w : nullptr;
+  };
+  if (surroundings_.Fault(f.lose_stream)) {
+    Peer* peer = one().get();
+    if (!drivers_.empty() && random_.Chance(0.2)) peer = drivers_.back().get();
+    if (peer != nullptr) network_.Lose(peer);
+  }
+  if (surroundings_.Fault(f.kill)) KillOne();
+  if (surroundings_.Fault(f.pause)) {
+    if (auto w = one(); w != nullptr && !w->stopped()) {
+      Note(absl::StrCat(w->name(), " is stopped"));
+      w->Stop();
+      time_.After(random_.Delay(absl::Duration(), absl::Seconds(10)), [this, w] {
+        Note(absl::StrCat(w->name(), " goes on"));
+        w->Continue();
+      });
+    }
+  }
+  if (surroundings_.Fault(f.self_release)) {
+    if (auto w = one(); w != nullptr && !w->stopped()) w->ReleaseAll();
+  }
+  if (surroundings_.Fault(f.update)) {
+    if (auto w = one(); w != nullptr && !w->stopped()) w->UpdateComponents();
+  }
+  if (surroundings_.Fault(f.foreign)) observer_.ForeignChanges();
+  time_.After(random_.Delay(absl::Milliseconds(10), absl::Milliseconds(400)),
+              [this] { Mischief(); });
+}
+
+void World::PeriodicReadings() {
+  for (const core::DeviceSpec& device : scenario_.devices) observer_.Read(device.uuid);
+  time_.After(absl::Milliseconds(random_.Between(200, 1000)), [this] { PeriodicReadings(); });
+}
+
+// ---- The run ----
+
+bool World::Until(const std::function<bool()>& done, absl::Duration within) {
+  const absl::Time deadline = time_.now() + within;
+  // What happens at one time, or between two steps, has a bound of its own.
+  int64_t idle = 0;
+  int64_t seen = steps_;
+  while (failure_.empty() && !done()) {
+    if (time_.now() > deadline || !time_.RunOne()) return false;
+    observer_.Look();
+    checks_.Physical(workers_);
+    idle = steps_ == seen ? idle + 1 : 0;
+    seen = steps_;
+    if (idle > 100'000) Fail("nothing reaches the machine any more");
+  }
+  return failure_.empty();
+}
+
+std::string World::Run() {
+  for (const WorkerPlan& plan : scenario_.workers) StartWorker(plan);
+  for (int i = 0; i < scenario_.drivers; ++i) StartDriver(absl::StrCat("driver", i));
+  Programs();
+  Mischief();
+  PeriodicReadings();
+  Until([this] { return steps_ >= scenario_.steps; }, absl::Hours(24));
+  if (failure_.empty()) Converge();
+  if (failure_.empty()) Drain();
+  return failure_.empty() ? "" : absl::StrCat(Story(), failure_);
+}
+
+void World::Converge() {
+  Note("---- faults are off, programs start nothing new ----");
+  surroundings_.faults = surroundings_.busy = false;
+  network_.SwitchFaults(false);
+  observer_.ForeignGoes();
+  for (const auto& worker : workers_) worker->FreeHidden();
+  if (Until([this] { return Settled(); }, absl::Seconds(300))) return;
+  Fail(absl::StrCat("it does not converge: ", Unsettled()));
+}
+
+bool World::Settled() const { return Unsettled().empty(); }
+
+// What keeps the world from being at rest. Empty: nothing.
+std::string World::Unsettled() const {
+  const core::Picture picture = machine_.GetPicture(time_.now());
+  for (const auto& worker : workers_) {
+    if (worker->stopped()) return absl::StrCat(worker->name(), " is stopped");
+    if (!worker->alive() && worker->Physical() > 0) return "bytes of the dead";
+    if (!worker->alive()) continue;
+    if (!worker->session().attached()) return absl::StrCat(worker->name(), " is not attached");
+    if (worker->UsesOpen() > 0) {
+      std::string text = absl::StrCat(worker->name(), " has ", worker->UsesOpen(), " open uses");
+      absl::StrAppend(&text, worker->Describe());
+      for (const auto& w : picture.waiting) {
+        absl::StrAppend(&text, "; ", w.component, " ", w.request_id, " waits: ", w.blocked_by);
+      }
+      return text;
+    }
+  }
+  for (const auto& driver : drivers_) {
+    if (driver->alive() && driver->open_runs() > 0) return "a run goes on";
+  }
+  if (!picture.waiting.empty()) {
+    return absl::StrCat(picture.waiting[0].component, " waits: ", picture.waiting[0].blocked_by);
+  }
+  if (network_.unanswered() > 0) return absl::StrCat(network_.unanswered(), " calls unanswered");
+  size_t alive = 0;
+  for (const auto& worker : workers_) alive += worker->alive() ? 1 : 0;
+  for (const auto& driver : drivers_) alive += driver->alive() ? 1 : 0;
+  if (picture.sessions.size() != alive) {
+    return absl::StrCat(picture.sessions.size(), " sessions of ", alive, " live processes");
+  }
+  for (const core::SessionPicture& s : picture.sessions) {
+    if (s.phase != core::SessionPhase::kAttached) return absl::StrCat(s.worker, " is lost");
+    if (s.overdue_targets > 0) return absl::StrCat(s.worker, " has overdue targets");
+  }
+  for (const auto& [pid, worker] : checks_.ledger().workers()) {
+    for (const auto& process : workers_) {
+      if (process->process().pid != pid) continue;
+      if (process->Physical() == worker.Charge()) continue;
+      return absl::StrCat(worker.name, " is charged with ", worker.Charge(), " and has ",
+                          process->Physical());
+    }
+  }
+  for (const core::DevicePicture& device : picture.devices) {
+    const core::Ledger& l = device.ledger;
+    if (l.draining > core::Bytes()) return absl::StrCat(ToString(l.draining), " are draining");
+    if (l.external > core::Bytes()) return absl::StrCat(ToString(l.external), " are external");
+    if (l.in_use > core::Bytes()) return absl::StrCat(ToString(l.in_use), " are in use");
+    if (l.Overcommitted() > core::Bytes()) return "overcommitted";
+    for (const core::ComponentPicture& c : device.components) {
+      if (c.held > c.target || (c.held < c.target && c.lifetime == core::Lifetime::kForward)) {
+        return absl::StrCat(c.id, " holds ", c.held, ", its target is ", c.target);
+      }
+      if (!c.refused) continue;
+      for (const auto& worker : scenario_.workers) {
+        for (const ComponentPlan& plan : worker.components) {
+          if (absl::StrCat(worker.name, "/", plan.name) != c.id) continue;
+          int64_t need = plan.fixed;
+          for (int64_t bytes : plan.layers) need += plan.permanent ? bytes : 0;
+          if (need <= (l.Free() + l.retained + l.pooled).count()) {
+            return absl::StrCat(c.id, " is refused though it fits");
+          }
+        }
+      }
+    }
+  }
+  return "";
+}
+
+void World::Drain() {
+  Note("---- drain ----");
+  Step(core::DrainEvent{kDrainCall});
+  const int64_t before = grants_;
+  for (const auto& worker : workers_) {
+    if (worker->alive()) worker->Ask();
+  }
+  const auto released = [this] {
+    const core::Picture picture = machine_.GetPicture(time_.now());
+    return std::all_of(picture.devices.begin(), picture.devices.end(), [](const auto& device) {
+      return device.ledger.retained == core::Bytes() && device.ledger.draining == core::Bytes();
+    });
+  };
+  if (!Until(released, absl::Seconds(60))) Fail("a drained broker still has retained sets");
+  if (grants_ != before) Fail("a drained broker has admitted a use");
+}
+
+}  // namespace vrambroker::model
