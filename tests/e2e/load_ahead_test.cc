@@ -44,8 +44,11 @@ class LoadAheadTest : public E2eTest {
 
 TEST_F(LoadAheadTest, StopsAfterTheLayerAtHandWhenItsBytesAreNeeded) {
   ASSERT_NO_FATAL_FAILURE(StartAll());
-  StageWorker& other =
-      StartWorker("other", {.layers = 4, .layer_bytes = kMiB / 4, .pass_seconds = 0.5});
+  // Without a pool, which would stay in the way of loading on.
+  StageWorker& other = StartWorker("other", {.layers = 4,
+                                             .layer_bytes = kMiB / 4,
+                                             .pass_seconds = 0.5,
+                                             .flags = {"--caching-allocator=false"}});
   ASSERT_TRUE(Eventually([&] { return Component("next/next").held_layers() >= 2; }));
   EXPECT_EQ(Component("next/next").target_layers(), 8);
   EXPECT_EQ(Component("next/next").charge_bytes(), 8 * kMiB);

@@ -99,25 +99,37 @@ TEST_F(ReleaseTest, BytesThatALiarKeepsAreGrantedToNobody) {
   ASSERT_TRUE(liar.Attach().ok());
   const ScriptedWorker::Begun begun = liar.BeginUse("use", 0).get();
   ASSERT_TRUE(begun.status.ok()) << begun.status.error_message();
-  ASSERT_TRUE(liar.Allocate(128 * kMiB).ok());
+  // A little more than it says, so that the picture shows when the card has been read.
+  ASSERT_TRUE(liar.Allocate(129 * kMiB).ok());
   v1::EndUseResponse end;
   ASSERT_TRUE(liar.EndUse(begun, 8, &end).ok());
   ASSERT_EQ(end.target().layers(), 8);
+  ASSERT_TRUE(Eventually([&] { return Session("liar").unexplained_bytes() == kMiB; }));
+  EXPECT_FALSE(Session("liar").under_released());
 
-  const std::unique_ptr<StageCall> call = waiter.Begin(Stage(100 * kMiB));
+  const std::unique_ptr<StageCall> call = waiter.Begin(Stage(140 * kMiB));
   ASSERT_TRUE(Eventually([&] { return liar.Target().layers() < 8; }));
-  ASSERT_TRUE(liar.Report(0, liar.Target().generation()).ok());
+  uint64_t said = 0;
   ASSERT_TRUE(Eventually([&] {
+    // Whatever it is asked for it says it has done.
+    const v1::Target target = liar.Target();
+    if (target.generation() > said) {
+      EXPECT_TRUE(liar.Report(target.layers(), target.generation()).ok());
+      said = target.generation();
+    }
     EXPECT_EQ(Component("waiter/waiter").use_id(), 0u);
-    EXPECT_LE(Device().free_bytes(), 64 * kMiB);
+    EXPECT_LE(Device().free_bytes(), 63 * kMiB);
     return Session("liar").under_released();
   }));
   EXPECT_FALSE(call->done());
   EXPECT_TRUE(Waits("waiter/waiter"));
-  EXPECT_EQ(Component("liar/c").charge_bytes(), 0);
-  EXPECT_EQ(Session("liar").unexplained_bytes(), 128 * kMiB);
-  EXPECT_EQ(Device().external_bytes(), 128 * kMiB);
-  EXPECT_EQ(OnCard(getpid()), 128 * kMiB);
+  EXPECT_GE(Session("liar").unexplained_bytes(), 65 * kMiB);
+  EXPECT_TRUE(Eventually([&] {
+    const v1::DevicePicture device = Device();
+    return device.external_bytes() + device.retained_bytes() + device.draining_bytes() ==
+           129 * kMiB;
+  }));
+  EXPECT_EQ(OnCard(getpid()), 129 * kMiB);
 
   liar.FreeAll();
   EXPECT_TRUE(call->status().ok()) << call->status().error_message();

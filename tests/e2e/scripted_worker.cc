@@ -119,8 +119,10 @@ grpc::Status ScriptedWorker::EndUse(const Begun& begun, int held, v1::EndUseResp
   *request.mutable_snapshot() =
       Snapshot(held, converged ? begun.response.generation() : said_generation_);
   const grpc::Status status = stub_->EndUse(&context, request, response);
-  if (status.ok()) Take(response->target());
-  return status;
+  if (!status.ok()) return status;
+  Take(response->target());
+  if (response->target().layers() != held) return status;
+  return Report(held, response->target().generation());
 }
 
 grpc::Status ScriptedWorker::Report(int held, uint64_t generation) {

@@ -47,7 +47,8 @@ class ScriptedWorker {
   // cancelled with this object.
   std::shared_future<Begun> BeginUse(const std::string& request_id, int64_t activation_bytes,
                                      int min_layers = 0);
-  // `held` is what the snapshot says, whatever the card has. Its generation is the grant's.
+  // `held` is what the snapshot says, whatever the card has. Where that is the target of the
+  // answer, the target is reported as completed.
   grpc::Status EndUse(const Begun& begun, int held, v1::EndUseResponse* response);
   // Says that `held` layers are held, and that `generation` is completed.
   grpc::Status Report(int held, uint64_t generation);
