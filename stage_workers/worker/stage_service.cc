@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,8 @@ namespace {
 
 // Threads of the server: more calls than this at a time wait in the transport.
 constexpr int kMaxThreads = 64;
+// For the answer of the last call to leave.
+constexpr absl::Duration kLastAnswer = absl::Milliseconds(200);
 constexpr size_t kBlockBytes = card::kLaneBlock * sizeof(uint64_t);
 constexpr char kUnixPrefix[] = "unix:";
 
@@ -33,12 +37,65 @@ absl::Status OutOfRange(const char* field, int64_t value, const char* allowed) {
       absl::StrCat(field, ": ", value, " given; ", allowed, " is allowed"));
 }
 
+// Calls under way. gRPC's own orderly shutdown also waits for idle clients to hang up, which may be
+// never.
+class RunningCalls {
+ public:
+  class Entry {
+   public:
+    explicit Entry(RunningCalls* calls) : calls_(calls), entered_(calls->Enter()) {}
+    ~Entry() {
+      if (entered_) calls_->Leave();
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    bool entered() const { return entered_; }
+
+   private:
+    RunningCalls* const calls_;
+    const bool entered_;
+  };
+
+  // Nobody enters any more; returns when nobody is in, or after `patience`.
+  void Close(absl::Duration patience) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    closed_ = true;
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(patience), [this] { return running_ == 0; });
+  }
+
+ private:
+  bool Enter() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return false;
+    ++running_;
+    return true;
+  }
+  void Leave() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --running_;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;
+  int running_ = 0;
+};
+
+grpc::Status Stopping() {
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker is stopping");
+}
+
 class Service final : public v1::StageWorker::Service {
  public:
   explicit Service(Worker* worker) : worker_(worker) {}
 
+  RunningCalls& calls() { return calls_; }
+
   grpc::Status RunStage(grpc::ServerContext* context, const v1::RunStageRequest* request,
                         v1::RunStageResponse* response) override {
+    const RunningCalls::Entry entry(&calls_);
+    if (!entry.entered()) return Stopping();
     absl::StatusOr<StageRequest> parsed =
         ToStageRequest(*request, absl::Now(), absl::FromChrono(context->deadline()));
     if (!parsed.ok()) return ToGrpc(parsed.status());
@@ -52,6 +109,8 @@ class Service final : public v1::StageWorker::Service {
 
   grpc::Status ReleaseAll(grpc::ServerContext*, const v1::ReleaseAllRequest*,
                           v1::ReleaseAllResponse* response) override {
+    const RunningCalls::Entry entry(&calls_);
+    if (!entry.entered()) return Stopping();
     const absl::StatusOr<int64_t> released = worker_->ReleaseAll();
     if (!released.ok()) return ToGrpc(released.status());
     response->set_released_bytes(*released);
@@ -60,12 +119,15 @@ class Service final : public v1::StageWorker::Service {
 
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
                          v1::StageWorkerStatus* response) override {
+    const RunningCalls::Entry entry(&calls_);
+    if (!entry.entered()) return Stopping();
     *response = worker_->Status();
     return grpc::Status::OK;
   }
 
  private:
   Worker* const worker_;
+  RunningCalls calls_;
 };
 
 // The path of unix:PATH, fit for a socket.
@@ -191,7 +253,8 @@ absl::StatusOr<std::unique_ptr<StageServer>> StageServer::Start(Worker* worker,
 
 void StageServer::Stop(absl::Duration grace) {
   if (impl_ == nullptr || impl_->server == nullptr) return;
-  impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  impl_->service.calls().Close(grace);
+  impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + std::min(grace, kLastAnswer)));
   impl_->server->Wait();
 }
 

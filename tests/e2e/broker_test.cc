@@ -138,6 +138,19 @@ TEST_F(BrokerTest, StopsWithinTwoSecondsWhileAUseWaits) {
   EXPECT_FALSE(call->done());
 }
 
+TEST_F(BrokerTest, WorkerThatIsStoppedGivesAllBackAtOnce) {
+  StartBroker();
+  StageWorker& worker = StartWorker("worker", {.fixed_bytes = kMiB});
+  EXPECT_EQ(worker.Run(Stage(2 * kMiB)).kept_layers(), 8);
+  const absl::Time asked = absl::Now();
+  const absl::Status stopped = worker.Terminate(absl::Seconds(10));
+  EXPECT_TRUE(stopped.ok()) << stopped.ToString();
+  EXPECT_LT(absl::Now() - asked, absl::Seconds(2));
+  EXPECT_EQ(UsedOnCard(), 0);
+  EXPECT_TRUE(Eventually(
+      [&] { return Session("worker").session_id() == 0 && Device().free_bytes() == 20 * kMiB; }));
+}
+
 TEST_F(BrokerTest, SecondBrokerOnTheSameSocketOrDeviceIsRefusedAndNamesTheFirst) {
   StartBroker();
   const std::string first = absl::StrCat(broker().pid());
