@@ -113,6 +113,30 @@ TEST_F(AdmissionTest, UseThatCannotFitIsRefusedAtOnceAndMovesNothing) {
   EXPECT_EQ(greedy.Run(Stage()).activations().size(), Stage().activations().size());
 }
 
+TEST_F(AdmissionTest, PermanentSetIsNeverAskedForAndNamedWhereItIsInTheWay) {
+  StartBroker();
+  StageWorker& permanent =
+      StartWorker("permanent", {.flags = {"--lifetime=permanent", "--host-copy=false"}});
+  StageWorker& other = StartWorker("other", Small());
+  EXPECT_EQ(Device().permanent_bytes(), 8 * kMiB);
+  EXPECT_EQ(OnCard(permanent.pid()), 8 * kMiB);
+
+  // 11 MiB and all of its own layers are just what is left beside it.
+  EXPECT_EQ(other.Run(Stage(11 * kMiB)).resident_layers(), 4);
+  const std::unique_ptr<StageCall> call = other.Begin(Stage(13 * kMiB));
+  EXPECT_EQ(call->status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_NE(call->status().error_message().find("permanent/permanent"), std::string::npos)
+      << call->status().error_message();
+
+  const v1::RunStageResponse response = permanent.Run(Stage(2 * kMiB));
+  EXPECT_EQ(response.bytes_to_device(), 0);
+  EXPECT_EQ(response.kept_layers(), 8);
+  v1::ReleaseAllResponse released;
+  EXPECT_EQ(permanent.ReleaseAll(&released).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Component("permanent/permanent").held_layers(), 8);
+  EXPECT_EQ(Device().permanent_bytes(), 8 * kMiB);
+}
+
 TEST_F(AdmissionTest, WorkersThatRaceForTheSameBytesNeverRunOut) {
   StartBroker();
   std::array<StageWorker*, 2> workers = {&StartWorker("left"), &StartWorker("right")};

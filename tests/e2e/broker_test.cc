@@ -81,14 +81,38 @@ TEST_F(BrokerTest, RestartedBrokerChargesAgainWhatItsWorkersHold) {
   EXPECT_TRUE(holder.Run(Stage()).brokered());
 }
 
+TEST_F(BrokerTest, RestartedBrokerGrantsNothingOfAWorkerThatIsStopped) {
+  StartBroker();
+  StageWorker& holder = StartWorker("holder");
+  StageWorker& other = StartWorker("other", Small());
+  EXPECT_EQ(holder.Run(Stage()).kept_layers(), 8);
+  holder.Freeze();
+  broker().Kill();
+  StartBroker();
+  // It cannot attach; what the card shows of it is external meanwhile.
+  ASSERT_TRUE(Eventually([&] {
+    return Session("other").state() == v1::SESSION_STATE_ATTACHED &&
+           Device().external_bytes() == 8 * kMiB;
+  }));
+  const std::unique_ptr<StageCall> call = other.Begin(Stage(15 * kMiB));
+  ASSERT_TRUE(Eventually([&] { return Waits("other/other"); }));
+  EXPECT_EQ(Component("other/other").use_id(), 0u);
+  EXPECT_EQ(OnCard(holder.pid()), 8 * kMiB);
+
+  holder.Thaw();
+  EXPECT_TRUE(call->status().ok()) << call->status().error_message();
+  EXPECT_LE(OnCard(holder.pid()), 5 * kMiB);
+  EXPECT_EQ(Session("holder").state(), v1::SESSION_STATE_ATTACHED);
+}
+
 TEST_F(BrokerTest, UseGoesOnAcrossARestartOfTheBroker) {
   MakeCard(CardSetup{});
   const WorkerSetup setup = {.pass_seconds = 0.02};
-  const std::string reference = Reference("worker", setup, 100);
+  const std::string reference = Reference("worker", setup, 50);
   StartBroker();
   StageWorker& worker = StartWorker("worker", setup);
   StageWorker& other = StartWorker("other", Small());
-  const std::unique_ptr<StageCall> call = worker.Begin(Stage(0, 100));
+  const std::unique_ptr<StageCall> call = worker.Begin(Stage(0, 50));
   ASSERT_TRUE(Eventually([&] {
     return Component("worker/worker").use_id() != 0 && OnCard(worker.pid()) == 8 * kMiB;
   }));
