@@ -61,18 +61,29 @@ void Machine::Impl::On(const ReadingEvent& e) {
   DropShownGone(device);
 }
 
-// A total says something of others only while nothing of ours is in motion. Until then the claims
-// of the dead stand: what is left of them could not be told from what the living have.
+// A total says what others have only while nothing of ours is in motion. Other readings count where
+// they bring the upper end down: what a worker in motion has is then all taken for external. Until
+// one counts, the claims of the dead stand.
 void Machine::Impl::TakeTotal(Bytes total, Device* device) {
+  bool quiet = true;
+  Bytes ours, claims;
   for (const auto& [id, s] : state.sessions) {
-    if (s.device != device->spec.uuid || s.phase == SessionPhase::kLost) continue;
-    if (!s.gone_before_reading && !StayedQuiet(s)) return;
+    if (s.device != device->spec.uuid) continue;
+    if (s.gone_before_reading) {
+      claims += SessionCharge(state, s);
+    } else if (StayedQuiet(s)) {
+      ours += s.next_floor;
+    } else {
+      quiet = false;
+    }
   }
+  const Bytes known = DeriveLedger(state, *device).external + claims;
+  if (!quiet && !(device->quiet_total_known && MinusOrZero(total, ours) <= known)) return;
   device->quiet_total_known = true;
   device->quiet_total = total;
   for (auto& [id, s] : state.sessions) {
     if (s.device != device->spec.uuid) continue;
-    s.total_floor = StayedQuiet(s) ? s.next_floor : Bytes();
+    s.total_floor = !s.gone_before_reading && StayedQuiet(s) ? s.next_floor : Bytes();
   }
   DropShownGone(*device);
 }

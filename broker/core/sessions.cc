@@ -88,6 +88,10 @@ absl::Status Machine::Impl::CheckAttach(const AttachEvent& e) const {
           absl::StrCat("components.device_uuid: \"", uuid, "\" is not a device of this broker"));
     }
   }
+  for (const auto& [id, s] : state.sessions) {
+    if (s.phase != SessionPhase::kGone || s.process.pid == 0 || s.process != e.process) continue;
+    return absl::AbortedError(absl::StrCat("pid: process ", s.process.pid, " is known to be dead"));
+  }
   const Session* same = const_cast<Impl*>(this)->SameProcess(e);
   if (same != nullptr && same->attach_number >= e.attach_number) {
     return absl::AbortedError(absl::StrCat("attach_number: ", e.attach_number,

@@ -127,8 +127,8 @@ struct Session {
   // since the one under way began. A reading shows a worker's excess only above its floor.
   Bytes floor;
   Bytes next_floor;
-  // Least charge since the newest quiet reading began, where readings give totals only. 0: attached
-  // since.
+  // Where readings give totals only: least charge since the newest one that counts began. 0:
+  // attached since, or it was in motion then.
   Bytes total_floor;
   // The charge has risen since the reading under way began: what it shows may be more than it began
   // with, so it says nothing of this worker.
@@ -165,7 +165,8 @@ struct Device {
   Bytes reading_total;
   bool by_process_known = false;
   std::map<int32_t, Bytes> by_process;
-  // Where the driver does not list processes: bytes on the device, from the newest quiet reading.
+  // Where the driver does not list processes: bytes on the device, from the newest reading that
+  // counts.
   bool quiet_total_known = false;
   Bytes quiet_total;
   uint64_t reading_begun = 0;  // 0: none under way
