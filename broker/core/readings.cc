@@ -107,7 +107,7 @@ void Machine::Impl::DropShownGone(const Device& device) {
 // Whether what is charged is what is held: no use, every target reached, everything placed, no pool
 // that was told to go.
 bool Machine::Impl::Quiet(const Session& session) const {
-  if (session.pool > Bytes() && session.trim_sent > absl::InfinitePast()) return false;
+  if (session.pool > Bytes() && now - session.trim_sent < config.release_deadline) return false;
   for (ComponentId id : session.components) {
     const Component& c = state.components.at(id);
     if (c.use.has_value() || ChargedLayers(c) != c.held) return false;
