@@ -41,6 +41,9 @@ struct ClientOptions {
   // UUID of the device, to look for its lock. Empty: the broker is taken to live, and uses wait for
   // it.
   std::string device_uuid;
+  // Once a session was lost, a device whose lock is free counts as one whose broker restarts for
+  // this long, and uses wait for it: beside others of its workers they would run out of memory.
+  absl::Duration restart_grace = absl::Seconds(5);
   // False: no thread applies targets; the program calls Poll() when poll_descriptor() is readable.
   bool apply_thread = true;
   // Pause before an attach is tried again, doubled up to ten times this.

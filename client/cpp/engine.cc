@@ -146,6 +146,8 @@ void Engine::Do(const TrimPool&) {
 void Engine::Do(const SessionChanged& e) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (e.attached) no_broker_ = false;
+  if (had_session_ && !e.attached) lost_at_ = absl::Now();
+  had_session_ = e.attached;
   last_refusal_ = e.status;
   refused_for_good_ = !e.attached && connect_at_ == absl::InfiniteFuture();
   changed_.notify_all();
@@ -206,10 +208,12 @@ void Engine::RunTimer() {
 
 void Engine::LookForBroker() {
   const absl::StatusOr<bool> lives = BrokerLives(options_.lock_dir, options_.device_uuid);
-  const bool gone = lives.ok() && !*lives;
+  bool gone = lives.ok() && !*lives;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (session_.attached()) return;
+    // Of a broker that is restarting the lock is free as well.
+    gone = gone && absl::Now() - lost_at_ >= options_.restart_grace;
     no_broker_ = gone;
     changed_.notify_all();
   }

@@ -134,6 +134,9 @@ class Engine {
   bool to_trim_ = false;
   bool work_ = false;
   bool no_broker_ = false;
+  // Whether a session is or was open, and when the last one was lost.
+  bool had_session_ = false;
+  absl::Time lost_at_ = absl::InfinitePast();
   absl::Status last_refusal_;
   bool refused_for_good_ = false;
   absl::Time connect_at_ = absl::InfiniteFuture();

@@ -146,6 +146,28 @@ TEST_F(BrokerTest, WaitingUseGoesOnAcrossARestartOfTheBroker) {
   EXPECT_TRUE(call->status().ok()) << call->status().error_message();
 }
 
+TEST_F(BrokerTest, WorkerGoesOnWithoutABrokerThatDoesNotComeBack) {
+  StartBroker();
+  StageWorker& worker = StartWorker("worker", {.flags = {"--resident=5"}});
+  const v1::RunStageResponse brokered = worker.Run(Stage());
+  EXPECT_EQ(brokered.kept_layers(), 8);
+  broker().Kill();
+  // Retained bytes stay for a while, uses wait for a restart for a shorter one.
+  EXPECT_EQ(worker.Component().held_layers(), 8);
+  const v1::RunStageResponse alone = worker.Run(Stage());
+  EXPECT_FALSE(alone.brokered());
+  EXPECT_GT(alone.waited_seconds(), 1);
+  EXPECT_EQ(alone.resident_layers(), 5);
+  EXPECT_EQ(alone.kept_layers(), 0);
+  EXPECT_EQ(alone.activations(), brokered.activations());
+  EXPECT_EQ(OnCard(worker.pid()), worker.GetStatus().pool_bytes());
+  // The next one has nothing to wait for.
+  EXPECT_LT(worker.Run(Stage()).waited_seconds(), 1);
+  StartBroker();
+  ASSERT_TRUE(Eventually([&] { return worker.GetStatus().attached(); }));
+  EXPECT_TRUE(worker.Run(Stage()).brokered());
+}
+
 TEST_F(BrokerTest, StopsWithinTwoSecondsWhileAUseWaits) {
   StartBroker();
   StageWorker& running = StartWorker("running", {.pass_seconds = 0.02});

@@ -24,14 +24,13 @@ class DeathTest : public E2eTest {
     EXPECT_TRUE(Eventually([&] {
       const v1::Picture picture = Picture();
       const int64_t of_dead = OnCard(pid);
-      const int64_t used = UsedOnCard();
       const v1::DevicePicture& device = picture.devices(0);
       for (const v1::ComponentPicture& c : device.components()) {
         if (c.id() != waiter || c.use_id() == 0) continue;
         EXPECT_EQ(of_dead, 0) << "admitted before the card showed the bytes as free";
         return true;
       }
-      EXPECT_LE(device.free_bytes(), device.capacity_bytes() - used) << picture.DebugString();
+      EXPECT_LE(device.free_bytes(), device.capacity_bytes() - of_dead) << picture.DebugString();
       bool known = false;
       for (const v1::SessionPicture& s : picture.sessions()) {
         if (s.worker() != dead) continue;

@@ -97,14 +97,18 @@ TEST_F(ReleaseTest, BytesThatALiarKeepsAreGrantedToNobody) {
   StageWorker& waiter = StartWorker("waiter", Small());
   ScriptedWorker liar({broker_address(), "liar", card_uuid(), 8, 16 * kMiB});
   ASSERT_TRUE(liar.Attach().ok());
+  ASSERT_TRUE(liar.Report(0, liar.Target().generation()).ok());
+  // A little that belongs to no layer, as a process has: seen at rest it is taken for that.
+  ASSERT_TRUE(liar.Allocate(kMiB).ok());
+  ASSERT_TRUE(Eventually([&] { return Session("liar").unexplained_bytes() == kMiB; }));
   const ScriptedWorker::Begun begun = liar.BeginUse("use", 0).get();
   ASSERT_TRUE(begun.status.ok()) << begun.status.error_message();
-  // A little more than it says, so that the picture shows when the card has been read.
+  // A little more than its layers, so that the picture shows when the card has been read.
   ASSERT_TRUE(liar.Allocate(129 * kMiB).ok());
   v1::EndUseResponse end;
   ASSERT_TRUE(liar.EndUse(begun, 8, &end).ok());
   ASSERT_EQ(end.target().layers(), 8);
-  ASSERT_TRUE(Eventually([&] { return Session("liar").unexplained_bytes() == kMiB; }));
+  ASSERT_TRUE(Eventually([&] { return Session("liar").unexplained_bytes() == 2 * kMiB; }));
   EXPECT_FALSE(Session("liar").under_released());
 
   const std::unique_ptr<StageCall> call = waiter.Begin(Stage(140 * kMiB));
@@ -118,18 +122,18 @@ TEST_F(ReleaseTest, BytesThatALiarKeepsAreGrantedToNobody) {
       said = target.generation();
     }
     EXPECT_EQ(Component("waiter/waiter").use_id(), 0u);
-    EXPECT_LE(Device().free_bytes(), 63 * kMiB);
+    EXPECT_LE(Device().free_bytes(), 62 * kMiB);
     return Session("liar").under_released();
   }));
   EXPECT_FALSE(call->done());
   EXPECT_TRUE(Waits("waiter/waiter"));
-  EXPECT_GE(Session("liar").unexplained_bytes(), 65 * kMiB);
+  EXPECT_GE(Session("liar").unexplained_bytes(), 82 * kMiB);
   EXPECT_TRUE(Eventually([&] {
     const v1::DevicePicture device = Device();
     return device.external_bytes() + device.retained_bytes() + device.draining_bytes() ==
-           129 * kMiB;
+           130 * kMiB;
   }));
-  EXPECT_EQ(OnCard(getpid()), 129 * kMiB);
+  EXPECT_EQ(OnCard(getpid()), 130 * kMiB);
 
   liar.FreeAll();
   EXPECT_TRUE(call->status().ok()) << call->status().error_message();
