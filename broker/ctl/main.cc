@@ -43,7 +43,7 @@ constexpr char kUsage[] =
     "asked for is not known.";
 
 std::string Address() {
-  if (const std::string given = absl::GetFlag(FLAGS_address); !given.empty()) return given;
+  if (std::string given = absl::GetFlag(FLAGS_address); !given.empty()) return given;
   const char* environment = std::getenv("VRAM_BROKER_ADDRESS");
   if (environment != nullptr && *environment != '\0') return environment;
   const std::string system = "/run/vram-broker/broker.sock";

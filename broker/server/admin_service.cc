@@ -55,7 +55,7 @@ grpc::ServerWriteReactor<v1::Picture>* AdminService::WatchPicture(
   checks.Duration("min_interval", request->min_interval());
   absl::Status status = checks.status();
   if (status.ok()) status = feed_->Add(stream);
-  if (!status.ok()) stream->Close(std::move(status));
+  if (!status.ok()) stream->Close(status);
   return stream.get();
 }
 

@@ -20,7 +20,7 @@ void PictureStream::Send(PicturePtr picture) {
   Proceed(std::move(lock));
 }
 
-void PictureStream::Close(absl::Status status) {
+void PictureStream::Close(const absl::Status& status) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (closing_) return;
   closing_ = true;

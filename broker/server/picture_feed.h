@@ -25,7 +25,7 @@ class PictureStream : public grpc::ServerWriteReactor<v1::Picture> {
 
   static std::shared_ptr<PictureStream> Create(absl::Duration min_interval);
   void Send(PicturePtr picture);
-  void Close(absl::Status status);
+  void Close(const absl::Status& status);
   bool done() const;
 
   const absl::Duration min_interval;

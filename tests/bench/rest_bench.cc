@@ -51,6 +51,7 @@ class BrokerProcess {
     std::vector<std::string> words = {program_, "--listen=" + address(), "--lock-dir=" + folder_,
                                       absl::StrCat("--emulated-device=rest-", getpid(), "=24GiB")};
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     posix_spawn_file_actions_t actions;

@@ -40,6 +40,7 @@ class Program {
     std::vector<std::string> words = {BROKERD_PATH};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     posix_spawn_file_actions_t actions;

@@ -162,6 +162,7 @@ TEST_F(EngineTest, EveryCallGetsOneAnswerWhileManySubmitAndCancel) {
   constexpr int kThreads = 4;
   constexpr int kEach = 150;
   std::vector<core::SessionId> sessions;
+  sessions.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) sessions.push_back(Attach(absl::StrCat("w", t)));
   std::vector<std::vector<std::unique_ptr<TestCall>>> calls(kThreads);
   std::atomic<bool> done{false};
@@ -176,6 +177,7 @@ TEST_F(EngineTest, EveryCallGetsOneAnswerWhileManySubmitAndCancel) {
     }
   });
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       auto& mine = calls[static_cast<size_t>(t)];
@@ -207,10 +209,12 @@ TEST_F(EngineTest, EveryCallGetsOneAnswerWhileManySubmitAndCancel) {
 TEST_F(EngineTest, StopAnswersWhatWaitsAndWhatComesLater) {
   constexpr int kThreads = 3;
   std::vector<core::SessionId> sessions;
+  sessions.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) sessions.push_back(Attach(absl::StrCat("w", t)));
   std::vector<std::vector<std::unique_ptr<TestCall>>> calls(kThreads);
   std::atomic<int> submitted{0};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       auto& mine = calls[static_cast<size_t>(t)];

@@ -51,14 +51,16 @@ TEST(Mailbox, HandlesOnThePostingThreadWhereNobodyIsAtWork) {
 TEST(Mailbox, KeepsTheOrderOfEveryThreadAndHandlesOneAtATime) {
   constexpr int kThreads = 8;
   constexpr int kEach = 2000;
+  constexpr size_t kAll = size_t{kThreads} * kEach;
   std::atomic<int> inside{0};
   std::vector<int> seen;  // guarded by the mailbox's own promise
-  Mailbox<int> mailbox(kThreads * kEach, [&](int item) {
+  Mailbox<int> mailbox(kAll, [&](int item) {
     EXPECT_EQ(inside.fetch_add(1), 0);
     seen.push_back(item);
     inside.fetch_sub(1);
   });
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < kEach; ++i) EXPECT_EQ(mailbox.TryPost(t * kEach + i), Posted::kYes);
@@ -66,7 +68,7 @@ TEST(Mailbox, KeepsTheOrderOfEveryThreadAndHandlesOneAtATime) {
   }
   for (std::thread& thread : threads) thread.join();
   mailbox.Close();
-  ASSERT_EQ(seen.size(), static_cast<size_t>(kThreads * kEach));
+  ASSERT_EQ(seen.size(), kAll);
   std::vector<int> last(kThreads, -1);
   for (const int item : seen) {
     EXPECT_LT(last[static_cast<size_t>(item / kEach)], item);

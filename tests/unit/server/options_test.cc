@@ -34,7 +34,7 @@ class OptionsTest : public testing::Test {
     return std::string(parsed.status().message());
   }
   std::string File(const std::string& text) {
-    const std::string path =
+    std::string path =
         absl::StrCat(testing::TempDir(), "/options-", getpid(), "-",
                      testing::UnitTest::GetInstance()->current_test_info()->name(), ".conf");
     std::ofstream(path) << text;
