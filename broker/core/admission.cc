@@ -230,7 +230,8 @@ Machine::Impl::Obtainable Machine::Impl::WhatCanBeHad(const Component& c, const 
   o.coming = AlreadyComing(device, c.id);
   for (const auto& [id, s] : state.sessions) {
     if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached) continue;
-    if (!s.trimmed_in_vain) o.coming += (s.pool - PoolComing(s)).count();
+    const bool not_asked = s.trim_sent == absl::InfinitePast();
+    if (not_asked) o.coming += s.pool.count();
     for (ComponentId cid : s.components) {
       const Component& other = state.components.at(cid);
       if (cid == c.id || other.use.has_value() || other.permanent()) continue;

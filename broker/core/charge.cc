@@ -17,7 +17,9 @@ Bytes NeedsCharge(const Component& c) {
   return c.use.has_value() ? c.use->window + c.use->activation : Bytes();
 }
 
-Bytes FixedCharge(const Component& c) { return c.admitted ? c.spec.fixed : Bytes(); }
+Bytes FixedCharge(const Component& c) {
+  return c.admitted || c.fixed_placed ? c.spec.fixed : Bytes();
+}
 
 Bytes ComponentCharge(const Component& c) {
   return FixedCharge(c) + LayerCharge(c) + NeedsCharge(c);
@@ -26,6 +28,15 @@ Bytes ComponentCharge(const Component& c) {
 Bytes SessionCharge(const State& state, const Session& session) {
   Bytes sum = session.pool;
   for (ComponentId id : session.components) sum += ComponentCharge(state.components.at(id));
+  return sum;
+}
+
+Bytes SessionHeld(const State& state, const Session& session) {
+  Bytes sum = session.pool;
+  for (ComponentId id : session.components) {
+    const Component& c = state.components.at(id);
+    sum += c.spec.layers.Of(c.held) + (c.fixed_placed ? c.spec.fixed : Bytes());
+  }
   return sum;
 }
 

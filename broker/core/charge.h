@@ -17,10 +17,12 @@ int ChargedLayers(const Component& c);
 Bytes LayerCharge(const Component& c);
 // Window and activation of the running use. 0 where none.
 Bytes NeedsCharge(const Component& c);
-// Fixed bytes, once admitted.
+// Fixed bytes, once admitted or, whoever allowed it, placed.
 Bytes FixedCharge(const Component& c);
 Bytes ComponentCharge(const Component& c);
 Bytes SessionCharge(const State& state, const Session& session);
+// What its newest snapshot says is there: fixed bytes, layers and pool, needs of a use not.
+Bytes SessionHeld(const State& state, const Session& session);
 
 // Books a target: it counts from now on. Earlier ones that it covers are dropped.
 void PushTarget(int layers, Component* c);

@@ -55,9 +55,6 @@ void Machine::Impl::On(const UpdateComponentsEvent& e) {
   }
   UpdateAnswer answer;
   for (const ComponentSpec& spec : e.upsert) {
-    if (Component* c = FindComponent(*session, spec.name); c != nullptr && c->spec != spec) {
-      c->admitted = false;
-    }
     AddComponent(spec, session);
     Component* c = FindComponent(*session, spec.name);
     const Bytes missing = AdmitFixed(c);
@@ -83,6 +80,7 @@ void Machine::Impl::AddComponent(const ComponentSpec& spec, Session* session) {
     if (c->spec != spec) {
       c->open.clear();
       c->spec = spec;
+      c->admitted = c->fixed_placed = false;  // of the size that it had
     }
     return;
   }
@@ -101,10 +99,9 @@ void Machine::Impl::RemoveComponent(ComponentId id, Session* session) {
 
 Bytes Machine::Impl::AdmitFixed(Component* c) {
   if (c->admitted) return Bytes();
-  const Bytes need = c->spec.fixed + (c->permanent() ? c->spec.layers.All() : Bytes());
+  Bytes more = c->spec.fixed - FixedCharge(*c);
+  if (c->permanent()) more += c->spec.layers.All() - LayerCharge(*c);
   const Ledger ledger = DeriveLedger(state, DeviceOf(SessionOf(*c)));
-  const Bytes charged = LayerCharge(*c);
-  const Bytes more = MinusOrZero(need, charged);
   if (more > Bytes() && (state.draining || more > ledger.Free())) {
     return more - std::min(more, ledger.Free()) + (state.draining ? more : Bytes());
   }

@@ -70,7 +70,7 @@ void Machine::Impl::TrackFloors() {
     const Bytes charge = SessionCharge(state, session);
     session.floor = std::min(session.floor, charge);
     session.next_floor = std::min(session.next_floor, charge);
-    session.total_floor = std::min(session.total_floor, charge);
+    session.total_floor = std::min(session.total_floor, SessionHeld(state, session));
     session.raised_in_reading |= charge > session.next_floor;
     const Bytes excess = ShownBeyondFloor(state.devices.at(session.device), session);
     if (excess <= session.learned) {

@@ -48,6 +48,7 @@ struct Machine::Impl {
   absl::Status CheckSnapshot(const Session& session, const Snapshot& snapshot) const;
   // The target of a component whose worker dropped layers by itself follows what is held.
   void FollowDrop(Component* c, Session* session);
+  void AdmitByFact(Component* c);
   void Book(const Snapshot& snapshot, Session* session);
 
   // components.cc

@@ -94,17 +94,19 @@ void Machine::Impl::MakeRoom(int64_t bytes, const Problem& problem, const std::v
                              const std::string& why, Device* device) {
   bytes -= AlreadyComing(*device, except);
   TrimPools(&bytes, device);
-  std::vector<std::tuple<double, uint64_t, ComponentId>> order;
+  // Who is late with what it was asked for comes last.
+  std::vector<std::tuple<bool, double, uint64_t, ComponentId>> order;
   for (const auto& [id, index] : problem.index) {
     const Component& c = state.components.at(id);
     if (id == except || c.use.has_value() || c.permanent() || c.target() == 0) continue;
     const bool has_next = problem.next_use[index] >= 0;
-    order.emplace_back(has_next ? problem.plan.components[index].sigma : -1, c.last_used, id);
+    const bool late = ChargedLayers(c) > c.target() && ComingOf(c) == Bytes();
+    order.emplace_back(late, has_next ? problem.plan.components[index].sigma : -1, c.last_used, id);
   }
   std::sort(order.begin(), order.end());
   for (bool all : {false, true}) {
     if (all && !beyond_plan) return;
-    for (const auto& [worth, used, id] : order) {
+    for (const auto& [late, worth, used, id] : order) {
       if (bytes <= 0) return;
       Component& c = state.components.at(id);
       const LayerTable& layers = c.spec.layers;

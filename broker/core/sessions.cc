@@ -176,7 +176,8 @@ void Machine::Impl::SayWelcome(const AttachEvent& e, bool fresh, Session* sessio
       welcome.refused.push_back({c.spec.name, MissingText(c, missing), missing});
       continue;
     }
-    PushTarget(c.permanent() ? c.count() : c.use.has_value() ? c.use->granted : c.held, &c);
+    const int keep = state.draining ? 0 : c.held;
+    PushTarget(c.permanent() ? c.count() : c.use.has_value() ? c.use->granted : keep, &c);
     c.reason = c.permanent() ? Reason::kPermanent : Reason::kUnchanged;
     c.target_sent = c.last_reminder = now;
     directive.targets.push_back(TargetOf(c));
@@ -213,6 +214,7 @@ void Machine::Impl::ResumeUses(const AttachEvent& e, Session* session, Welcome* 
     }
     c->generation = std::max(c->generation, u.generation);
     c->use = use;
+    AdmitByFact(c);
     RequestRecord record;
     record.state = RequestRecord::State::kAnswered;
     record.live = true;
@@ -328,6 +330,15 @@ void Machine::Impl::FollowDrop(Component* c, Session* session) {
   d.targets.push_back(TargetOf(*c));
 }
 
+// What is on the device is admitted, whoever allowed it, and has a target from then on. A permanent
+// set that is not all there has yet to be admitted as such.
+void Machine::Impl::AdmitByFact(Component* c) {
+  if (c->admitted || c->permanent()) return;
+  if (!c->fixed_placed && c->held == 0 && !c->use.has_value()) return;
+  c->admitted = true;
+  if (c->open.empty()) PushTarget(c->use.has_value() ? c->use->granted : c->held, c);
+}
+
 // Requires a checked snapshot. An older one than what is booked says nothing.
 void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   if (snapshot.sequence <= session->sequence) return;
@@ -342,7 +353,7 @@ void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
     if (c == nullptr) continue;
     c->held = r.held;
     c->fixed_placed = r.fixed_placed;
-    if (r.fixed_placed) c->admitted = true;  // a fact, whoever allowed it
+    AdmitByFact(c);
     c->generation = std::max(c->generation, r.completed);
     Complete(r.completed, c);
     // Less than the target that it had reached: the worker has dropped layers by itself, and is not
