@@ -234,6 +234,7 @@ TEST_F(ServerTest, EveryCallIsAnsweredOnceUnderManyThreads) {
   Start();
   constexpr int kWorkers = 6;
   std::vector<std::thread> threads;
+  threads.reserve(kWorkers);
   std::atomic<int> answered{0};
   for (int w = 0; w < kWorkers; ++w) {
     threads.emplace_back([&, w] {
