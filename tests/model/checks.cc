@@ -156,7 +156,7 @@ void Checks::CheckAnswers(const core::Effects& effects, absl::Time now) {
     const auto* answer = std::get_if<core::Answer>(&effect);
     const auto* begin =
         answer == nullptr ? nullptr : std::get_if<core::BeginAnswer>(&answer->result);
-    if (begin != nullptr) later.insert(begin->use.value());
+    if (begin != nullptr && begin->use.value() > newest_use_) later.insert(begin->use.value());
   }
   for (const core::Effect& effect : effects) {
     const auto* answer = std::get_if<core::Answer>(&effect);
@@ -166,12 +166,33 @@ void Checks::CheckAnswers(const core::Effects& effects, absl::Time now) {
     const ReferenceLedger::Waiting asked = it->second;
     waiting_.erase(it);
     if (const auto* begin = std::get_if<core::BeginAnswer>(&answer->result)) {
-      later.erase(begin->use.value());
-      CheckGrant(asked, later, now);
+      // An older one is only said again.
+      if (later.erase(begin->use.value()) > 0) CheckGrant(asked, later, now);
     } else if (const auto* status = std::get_if<absl::Status>(&answer->result)) {
       CheckRefusal(asked, *status);
     }
   }
+  for (const auto& [pid, worker] : ledger_.workers()) {
+    for (const auto& [name, c] : worker.components) {
+      if (c.use.has_value()) newest_use_ = std::max(newest_use_, c.use->id);
+    }
+  }
+}
+
+// The place of the oldest running use that waits for this one; 0 where none does.
+uint64_t Checks::HolderOrder(const core::UseSpec& use, const std::set<uint64_t>& later) const {
+  uint64_t oldest = 0;
+  if (use.held_uses.empty()) return oldest;
+  for (const auto& [pid, worker] : ledger_.workers()) {
+    for (const auto& [name, c] : worker.components) {
+      if (!c.use.has_value() || later.contains(c.use->id)) continue;
+      for (core::UseId held : use.held_uses) {
+        if (held.value() != c.use->id && !c.use->formerly.contains(held.value())) continue;
+        if (oldest == 0 || c.use->order < oldest) oldest = c.use->order;
+      }
+    }
+  }
+  return oldest;
 }
 
 // A use passes an older one only if that one still fits beside it and beside all that passed it, or
@@ -183,8 +204,10 @@ void Checks::CheckGrant(const ReferenceLedger::Waiting& granted, const std::set<
   const int64_t ceiling =
       (device.capacity - device.reserve).count() - ledger_.Permanent(device.uuid);
   const auto key = [&](const ReferenceLedger::Waiting& w) {
-    const bool aged = now - w.arrived >= scenario_.config.max_wait;
-    return std::make_tuple(!aged, aged ? 0 : -w.spec.priority, w.order);
+    const uint64_t holder = HolderOrder(w.spec, later);
+    const bool aged = now - w.arrived >= scenario_.config.max_wait || holder != 0;
+    return std::make_tuple(!aged, aged ? 0 : -w.spec.priority, holder != 0 ? holder : w.order,
+                           w.order);
   };
   const ReferenceLedger::Waiting* first = nullptr;
   for (const auto& [call, other] : waiting_) {
@@ -194,20 +217,20 @@ void Checks::CheckGrant(const ReferenceLedger::Waiting& granted, const std::set<
       first = &other;
     }
   }
-  if (first == nullptr) return;
+  if (first == nullptr || HolderOrder(granted.spec, later) != 0) return;
   const Worker& theirs = ledger_.workers().at(first->pid);
   int64_t beside = Fewest(theirs.components.at(first->spec.component), first->spec);
+  std::string others;
   for (const auto& [pid, w] : ledger_.workers()) {
     if (w.device != device.uuid) continue;
     for (const auto& [name, c] : w.components) {
       if (!c.use.has_value() || later.contains(c.use->id)) continue;
-      for (core::UseId held : granted.spec.held_uses) {
-        if (held.value() == c.use->id || c.use->formerly.contains(held.value())) return;
-      }
       if (c.use->order < first->order) continue;
       if (pid == first->pid && name == first->spec.component) continue;
       const bool permanent = c.spec.lifetime == core::Lifetime::kPermanent;
-      beside += c.use->needs + (permanent ? 0 : c.LayerBytes(c.use->granted));
+      const int64_t bytes = c.use->needs + (permanent ? 0 : c.LayerBytes(c.use->granted));
+      beside += bytes;
+      absl::StrAppend(&others, "; use ", c.use->id, " of ", name, " ", bytes);
     }
   }
   if (beside <= ceiling) return;

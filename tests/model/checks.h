@@ -44,6 +44,7 @@ class Checks {
   void CheckAnswers(const core::Effects& effects, absl::Time now);
   void CheckGrant(const ReferenceLedger::Waiting& granted, const std::set<uint64_t>& later,
                   absl::Time now);
+  uint64_t HolderOrder(const core::UseSpec& use, const std::set<uint64_t>& later) const;
   void CheckRefusal(const ReferenceLedger::Waiting& refused, const absl::Status& status);
   void CheckDrops(const core::Event& event, const core::Picture& picture, absl::Time now);
   int64_t Fewest(const ReferenceLedger::Component& c, const core::UseSpec& use) const;
@@ -56,6 +57,7 @@ class Checks {
   ReferenceLedger ledger_;
   std::map<std::string, int64_t> charges_before_;         // by component id and pid
   std::map<uint64_t, ReferenceLedger::Waiting> waiting_;  // as the step decides
+  uint64_t newest_use_ = 0;
   std::map<int32_t, Death> deaths_;
   std::map<std::string, uint64_t> newest_reading_;  // begun, by device
 };

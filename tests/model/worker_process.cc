@@ -198,6 +198,10 @@ void WorkerProcess::Do(const client::PlaceFixed& e) {
 
 void WorkerProcess::Do(const client::TrimPool&) {
   Later(Short(), [this] {
+    // After what is about to go to it.
+    for (const auto& [name, c] : components_) {
+      if (session().releasing(name)) return Do(client::TrimPool{});
+    }
     pool_ = 0;
     Step(client::PoolChanged{0, 0});
   });
@@ -243,7 +247,7 @@ void WorkerProcess::Place(Component* c) {
 
 void WorkerProcess::Release(Component* c, int layers) {
   c->locked = true;
-  Later(Short(), [this, c, layers] {
+  Later(Short() + Short(), [this, c, layers] {
     const int64_t bytes = c->before[std::max(c->layers, layers)] - c->before[layers];
     c->layers = std::min(c->layers, layers);
     if (plan_.liar && world_.Fault(world_.scenario.faults.lie)) {
@@ -252,10 +256,8 @@ void WorkerProcess::Release(Component* c, int layers) {
     } else {
       Free(bytes);
     }
-    Later(Short(), [this, c] {
-      TellHeld(*c, c->layers, false);
-      Unlock(c);
-    });
+    TellHeld(*c, c->layers, false);
+    Unlock(c);
   });
 }
 

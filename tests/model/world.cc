@@ -306,7 +306,15 @@ std::string World::Unsettled() const {
   for (const core::DevicePicture& device : picture.devices) {
     const core::Ledger& l = device.ledger;
     if (l.draining > core::Bytes()) return absl::StrCat(ToString(l.draining), " are draining");
-    if (l.external > core::Bytes()) return absl::StrCat(ToString(l.external), " are external");
+    if (l.external > core::Bytes()) {
+      std::string text = absl::StrCat(ToString(l.external), " are external");
+      for (const core::ComponentPicture& c : device.components) {
+        absl::StrAppend(&text, "; ", c.id, " holds ", c.held, " of target ", c.target, " g",
+                        c.generation.value(), " done g", c.completed.value(),
+                        c.refused ? ", refused" : "");
+      }
+      return text;
+    }
     if (l.in_use > core::Bytes()) return absl::StrCat(ToString(l.in_use), " are in use");
     if (l.Overcommitted() > core::Bytes()) return "overcommitted";
     for (const core::ComponentPicture& c : device.components) {
