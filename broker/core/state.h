@@ -127,8 +127,8 @@ struct Session {
   // since the one under way began. A reading shows a worker's excess only above its floor.
   Bytes floor;
   Bytes next_floor;
-  // Where readings give totals only: least charge since the newest one that counts began. 0:
-  // attached since, or it was in motion then.
+  // Where readings give totals only: least that it said it held since the newest one that counts
+  // began. 0: attached since, or it was in motion then.
   Bytes total_floor;
   // The charge has risen since the reading under way began: what it shows may be more than it began
   // with, so it says nothing of this worker.

@@ -1,6 +1,7 @@
 // Uses that wait, are given up, do not fit, race for the same bytes, or run while others want
 // theirs.
 #include <array>
+#include <future>
 #include <memory>
 #include <string>
 
@@ -64,6 +65,25 @@ TEST_F(AdmissionTest, RequestThatRunsOutOfTimeWhileWaitingLosesItsPlace) {
 
 TEST_F(AdmissionTest, RequestThatIsCancelledWhileWaitingLosesItsPlace) {
   GiveUpWhileWaiting(absl::Seconds(60), true, grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(AdmissionTest, CancelledCallLosesItsPlaceWithoutAnotherWord) {
+  StartBroker();
+  StageWorker& second = StartWorker("second", Small());
+  ASSERT_NO_FATAL_FAILURE(HoldEight());
+  ScriptedWorker first({broker_address(), "first", card_uuid()});
+  ASSERT_TRUE(first.Attach().ok());
+  const std::shared_future<ScriptedWorker::Begun> begun = first.BeginUse("waits", 14 * kMiB);
+  ASSERT_TRUE(Eventually([&] { return Waits("first/c"); }));
+  const std::unique_ptr<StageCall> call = second.Begin(Stage(8 * kMiB));
+  ASSERT_TRUE(Eventually([&] { return Waits("second/second"); }));
+
+  first.CancelBegins();
+  EXPECT_EQ(begun.get().status.error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(call->status().ok()) << call->status().error_message();
+  EXPECT_FALSE(Waits("first/c"));
+  EXPECT_EQ(Component("first/c").use_id(), 0u);
+  LetGo();
 }
 
 TEST_F(AdmissionTest, RequestThatIsCancelledDuringItsUseEndsIt) {

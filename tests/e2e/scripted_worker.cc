@@ -33,9 +33,13 @@ ScriptedWorker::ScriptedWorker(const Setup& setup)
 }
 
 ScriptedWorker::~ScriptedWorker() {
+  CancelBegins();
+  CloseStream();
+}
+
+void ScriptedWorker::CancelBegins() {
   for (const auto& context : begins_) context->TryCancel();
   for (const auto& future : futures_) future.wait();
-  CloseStream();
 }
 
 v1::Snapshot ScriptedWorker::Snapshot(int held, uint64_t generation) {

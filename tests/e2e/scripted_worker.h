@@ -47,6 +47,8 @@ class ScriptedWorker {
   // cancelled with this object.
   std::shared_future<Begun> BeginUse(const std::string& request_id, int64_t activation_bytes,
                                      int min_layers = 0);
+  // Cancels the calls of BeginUse that wait, and sends no EndUse for them.
+  void CancelBegins();
   // `held` is what the snapshot says, whatever the card has. Where that is the target of the
   // answer, the target is reported as completed.
   grpc::Status EndUse(const Begun& begun, int held, v1::EndUseResponse* response);
