@@ -127,9 +127,9 @@ void ReferenceLedger::NoteAttach(const core::AttachEvent& e, const core::Welcome
   }
   Book(e.snapshot, &worker);
   for (auto& [name, c] : worker.components) {
-    const bool refused =
-        std::any_of(welcome.refused.begin(), welcome.refused.end(),
-                    [&](const core::RefusedComponent& r) { return r.component == name; });
+    const bool refused = std::any_of(
+        welcome.refused.begin(), welcome.refused.end(),
+        [&c = c](const core::RefusedComponent& r) { return r.component == c.spec.name; });
     if (!refused) c.admitted = true;
   }
 }
