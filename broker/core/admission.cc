@@ -141,6 +141,7 @@ std::vector<uint64_t> Machine::Impl::QueueOrder(const Device& device) const {
   }
   std::sort(keys.begin(), keys.end());
   std::vector<uint64_t> orders;
+  orders.reserve(keys.size());
   for (const auto& key : keys) orders.push_back(std::get<3>(key));
   return orders;
 }

@@ -42,6 +42,15 @@ constexpr char kUsage[] =
     "what was "
     "asked for is not known.";
 
+constexpr char kFlags[] =
+    "\nFlags:\n"
+    "  --address=unix:PATH|HOST:PORT  the broker; default: $VRAM_BROKER_ADDRESS, else\n"
+    "                                 /run/vram-broker/broker.sock where that exists, else\n"
+    "                                 $XDG_RUNTIME_DIR/vram-broker/broker.sock\n"
+    "  --format=table|json            default: table\n"
+    "  --limit=N                      of decisions: at most so many, 1 to 4096; default: 20\n"
+    "  --timeout=DURATION             how long to wait for the broker; default: 5s\n";
+
 std::string Address() {
   if (std::string given = absl::GetFlag(FLAGS_address); !given.empty()) return given;
   const char* environment = std::getenv("VRAM_BROKER_ADDRESS");
@@ -159,6 +168,14 @@ int Run(const std::vector<char*>& words) {
 }  // namespace vrambroker::ctl
 
 int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument != "--help" && argument != "-help" && argument != "-h" && argument != "help") {
+      continue;
+    }
+    std::printf("%s\n%s", vrambroker::ctl::kUsage, vrambroker::ctl::kFlags);
+    return 0;
+  }
   absl::SetProgramUsageMessage(vrambroker::ctl::kUsage);
   return vrambroker::ctl::Run(absl::ParseCommandLine(argc, argv));
 }

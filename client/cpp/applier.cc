@@ -25,6 +25,12 @@ void Engine::TellHeld(const std::string& component, int held, bool copying) {
   Deliver(HeldChanged{component, held, copying, PoolBytes()});
 }
 
+void Engine::TrimNow() {
+  if (options_.pool == nullptr) return;
+  options_.pool->Trim();
+  Deliver(PoolChanged{options_.pool->pool_bytes(), options_.pool->pinned_host_bytes()});
+}
+
 void Engine::SignalWork() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);

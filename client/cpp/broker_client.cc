@@ -33,7 +33,7 @@ Engine::UseOutcome WaitForGrant(Engine& engine, Ticket ticket, const UseOptions&
   while (true) {
     absl::Time until = options.deadline;
     if (options.cancelled) until = std::min(until, absl::Now() + kAskCaller);
-    const Engine::UseOutcome outcome = engine.WaitForUse(ticket, /*closed=*/false, until);
+    Engine::UseOutcome outcome = engine.WaitForUse(ticket, /*closed=*/false, until);
     const bool decided = outcome.granted || outcome.refused;
     // Back before its time, undecided: the client is being destroyed.
     if (decided || absl::Now() < until || until >= options.deadline) return outcome;
@@ -150,6 +150,8 @@ int Use::End(const v1::UseMeasurements& measured, absl::Duration patience) {
   }
   const int kept = s->component->held_layers();
   s->engine->TellHeld(s->name, kept, false);
+  // With no broker there is nobody to ask for what the allocator keeps, and others are short of it.
+  if (!outcome.brokered || !s->engine->attached()) s->engine->TrimNow();
   s->engine->Forget(s->ticket);
   s->lock.unlock();
   s->engine->SignalWork();

@@ -72,7 +72,7 @@ Engine::~Engine() {
 
 // ---- Steps and effects ----
 
-void Engine::Deliver(Event event) {
+void Engine::Deliver(const Event& event) {
   std::unique_lock<std::mutex> lock(mutex_);
   for (Effect& effect : session_.Step(event, absl::Now())) effects_.push_back(std::move(effect));
   if (carrying_out_) return;

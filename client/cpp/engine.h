@@ -32,7 +32,7 @@ class Engine {
 
   // Thread-safe. Returns once the session has taken the event; its effects may be carried out by
   // another thread.
-  void Deliver(Event event);
+  void Deliver(const Event& event);
 
   // What became of a use that was asked for.
   struct UseOutcome {
@@ -56,6 +56,8 @@ class Engine {
   std::optional<int64_t> PoolBytes() const;
   // Tells the session what a component holds now, between uses.
   void TellHeld(const std::string& component, int held, bool copying);
+  // Gives the pool back and tells the session. Safe from any thread.
+  void TrimNow();
   // Has targets applied: by the thread, or by the program's next Poll().
   void SignalWork();
   // A full reset of every component, each under its lock; what cannot be released is an error, and

@@ -220,8 +220,24 @@ bool WeightsAreCurrent(const std::string& path, const WeightsPlan& plan) {
          digest->second == plan.digest;
 }
 
+namespace {
+
+// A file that somebody else wrote may be somebody's weights.
+absl::Status CheckReplaceable(const std::string& path) {
+  if (access(path.c_str(), F_OK) != 0) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<SafetensorsFile>> file = SafetensorsFile::Open(path);
+  if (file.ok() && (*file)->header().metadata.contains("vram.digest")) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path,
+                   " is there and was not generated: it is left as it is. Move it away, or "
+                   "name another folder for generated weights."));
+}
+
+}  // namespace
+
 absl::Status WriteWeights(const std::string& path, const WeightsPlan& plan,
                           const std::function<void(int64_t)>& progress) {
+  if (absl::Status status = CheckReplaceable(path); !status.ok()) return status;
   const std::string draft = absl::StrCat(path, ".", getpid(), ".part");
   const std::vector<NewTensor> tensors = Tensors(plan);
   absl::Status status;

@@ -42,6 +42,7 @@ bool WeightsAreCurrent(const std::string& path, const WeightsPlan& plan);
 
 // Writes the file anew (under another name first, then renamed). Contents depend on the component's
 // name, the tensor's name and its size only. `progress` hears of the data bytes written so far.
+// FAILED_PRECONDITION where a file is there that was not generated: it is left as it is.
 absl::Status WriteWeights(const std::string& path, const WeightsPlan& plan,
                           const std::function<void(int64_t)>& progress);
 

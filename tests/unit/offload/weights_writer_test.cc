@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,19 @@ TEST(MakeWeights, ExplainsItselfAndItsErrors) {
   EXPECT_THAT(Program(good + " --block-lists dit=x").second, HasSubstr("\"dit=x\""));
   EXPECT_THAT(Program(good + " --format xml").second, HasSubstr("\"xml\""));
   EXPECT_THAT(Program(good + " --bytes-scale 0").second, HasSubstr("bytes scale"));
+}
+
+TEST(WeightsWriter, LeavesAFileAloneThatWasNotGenerated) {
+  TestFolder folder;
+  const std::string path = folder.File("mine.safetensors");
+  std::ofstream(path) << "somebody's weights";
+  const absl::StatusOr<WeightsPlan> plan = PlanWeights(SixtySix(), {}, 65'536);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(WriteWeights(path, *plan, nullptr).code(), absl::StatusCode::kFailedPrecondition);
+  std::stringstream text;
+  const std::ifstream file(path);
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), "somebody's weights");
 }
 
 }  // namespace
