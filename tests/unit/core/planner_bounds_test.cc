@@ -1,7 +1,6 @@
 // The plan against the clairvoyant optimum in whole layers: the published workloads, each at four
 // card sizes, everything known from the start. bounds.json holds the optimum of an integer program
 // for each.
-#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -44,15 +44,14 @@ struct Row {
 
 std::vector<Row> Rows() {
   std::vector<Row> rows;
-  const auto bounds = ReadJson<google::protobuf::Struct>(BOUNDS_FILE);
-  for (const auto& [name, entry] : bounds.fields()) {
-    for (const auto& value : entry.struct_value().fields().at("capacities").list_value().values()) {
-      const auto& f = value.struct_value().fields();
+  const nlohmann::json bounds = nlohmann::json::parse(ReadFile(BOUNDS_FILE));
+  for (const auto& [name, entry] : bounds.items()) {
+    for (const nlohmann::json& value : entry.at("capacities")) {
       Row row;
       row.workload = name;
-      row.capacity = std::stoll(f.at("capacity_bytes").string_value());
-      row.fits = f.at("fits").bool_value();
-      if (row.fits) row.optimum = f.at("stall_seconds").number_value();
+      row.capacity = std::stoll(value.at("capacity_bytes").get<std::string>());
+      row.fits = value.at("fits").get<bool>();
+      if (row.fits) row.optimum = value.at("stall_seconds").get<double>();
       rows.push_back(row);
     }
   }
