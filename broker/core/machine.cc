@@ -68,6 +68,8 @@ void Machine::Impl::TrackFloors() {
   for (auto& [id, session] : state.sessions) {
     if (session.device.empty()) continue;
     const Bytes charge = SessionCharge(state, session);
+    if (charge < session.last_charge) session.charge_fell = now;
+    session.last_charge = charge;
     session.floor = std::min(session.floor, charge);
     session.next_floor = std::min(session.next_floor, charge);
     session.total_floor = std::min(session.total_floor, SessionHeld(state, session));

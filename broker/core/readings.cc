@@ -123,6 +123,10 @@ void Machine::Impl::LearnFrom(const Device& device, Session* session) {
   if (!device.by_process_known || session->process.pid == 0 || !Quiet(*session)) return;
   if (session->raised_in_reading || session->phase != SessionPhase::kAttached) return;
   const Bytes seen = ShownBeyondFloor(device, *session);
+  // What has just gone may still be shown: that is lag, not overhead.
+  const bool settled = now - session->charge_fell >= config.settling_time;
+  const bool grows = !session->learned_known || seen > session->learned;
+  if (grows && !settled) return;
   if (!session->learned_known || seen <= session->learned + config.unexplained_tolerance) {
     session->learned = seen;
     session->learned_known = true;
