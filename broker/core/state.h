@@ -135,7 +135,8 @@ struct Session {
   bool raised_in_reading = false;
   Bytes charge_when_reading_began;
   bool learned_known = false;
-  // Its charge, and when that last fell: for settling_time after, a reading may still show what has gone.
+  // Its charge, and when that last fell: for settling_time after, a reading may still show what has
+  // gone.
   Bytes last_charge;
   absl::Time charge_fell = absl::InfinitePast();
   // Bytes beyond held that a quiet reading showed: context, libraries.
