@@ -262,7 +262,7 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
   const int fewest = Fewest(c, w->spec);
   auto grantable = [&](int layers) {
     return layers >= sizing.charged() && sizing.Raise(layers) <= free &&
-           sizing.Total(layers) <= limit;
+           sizing.Total(layers) <= limit && (!Falling(c) || layers <= c.target());
   };
   if (most == c.count() && grantable(most)) {
     Grant(w, most, c.permanent() ? Reason::kPermanent : Reason::kFitsWhole);
@@ -316,6 +316,10 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
   if (at_once >= 0 && grantable(at_once) && GrowWaitIsOver(w, c, sigma, layers, at_once)) {
     Grant(w, at_once, Reason::kGrowWaitEnded);
     return true;
+  }
+  if (Falling(c) && layers > c.target()) {
+    w->blocked_by = absl::StrCat("its own release to ", c.target(), " layers is not reported yet");
+    return false;
   }
   w->blocked_by = absl::StrCat(
       "bytes on their way: ", ToString(Bytes(std::max<int64_t>(0, sizing.Raise(layers) - free))),

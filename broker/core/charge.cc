@@ -43,6 +43,7 @@ Bytes SessionHeld(const State& state, const Session& session) {
 void PushTarget(int layers, Component* c) {
   VRAM_CHECK(layers >= 0 && layers <= c->count());
   c->generation = c->generation.Next();
+  if (layers < ChargedLayers(*c)) c->fall = c->generation;
   std::erase_if(c->open, [&](const OpenTarget& t) { return t.layers <= layers; });
   c->open.push_back({c->generation, layers});
 }
@@ -52,6 +53,8 @@ void Complete(Generation generation, Component* c) {
   c->completed = generation;
   std::erase_if(c->open, [&](const OpenTarget& t) { return t.generation < generation; });
 }
+
+bool Falling(const Component& c) { return c.completed < c.fall; }
 
 Bytes ShownBeyondFloor(const Device& device, const Session& session) {
   if (!device.by_process_known || session.process.pid == 0) return Bytes();

@@ -29,6 +29,11 @@ void PushTarget(int layers, Component* c);
 // Books that the worker converged on `generation`: targets before it no longer count.
 void Complete(Generation generation, Component* c);
 
+// Whether the worker may still release down to a target. What it releases may stay in its pool,
+// whose size only its next snapshot tells: until then nothing of the component grows above that
+// target, or the same bytes would be there twice, in the pool and in the layers loaded anew.
+bool Falling(const Component& c);
+
 // Bytes that the newest reading shows for a session's process beyond the least that it was charged
 // since that reading began.
 Bytes ShownBeyondFloor(const Device& device, const Session& session);

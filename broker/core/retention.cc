@@ -162,6 +162,7 @@ void Machine::Impl::LoadAhead(Device* device) {
     const Session& s = state.sessions.at(c.session);
     if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
     if (c.use.has_value() || c.permanent() || !c.admitted || c.held != c.target()) continue;
+    if (Falling(c)) continue;
     if (c.held == c.count()) continue;
     if (!plan.has_value()) {
       problem = BuildProblem(*device, nullptr);

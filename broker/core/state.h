@@ -52,6 +52,8 @@ struct Component {
   // Targets that count, oldest first: those since the last completed generation, that one included,
   // less those that a later one covers. Never empty once admitted.
   std::vector<OpenTarget> open;
+  // Newest generation that was sent below what was charged.
+  Generation fall;
   std::optional<RunningUse> use;
   // Fixed bytes (and all layers of a permanent set) are admitted and charged.
   bool admitted = false;

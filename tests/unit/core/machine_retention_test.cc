@@ -120,6 +120,25 @@ TEST_F(Retention, TheVictimOfARevocationThatAsksAtThatMomentQueuesBehindIt) {
   EXPECT_TRUE(Granted(again, &a, "m").has_value());
 }
 
+// What it releases may stay in its pool: granted at once, the same bytes would be there twice.
+TEST_F(Retention, AComponentWhoseReleaseIsUnderWayGrowsOnlyOnceThatIsReported) {
+  Build(20 * kGiB);
+  Worker a = NewWorker("a", {Forward("m", 8, kGiB)}), b = NewWorker("b", {Forward("m", 14, kGiB)});
+  Attach(&a);
+  Attach(&b);
+  Granted(Begin(a, "1", "m"), &a, "m");
+  End(&a, "1", "m");
+  Begin(b, "1", "m", 0, [](UseSpec* u) { u->min_resident = 14; });
+  ASSERT_EQ(Look("a/m").target, 6);
+  Step(CallCancelledEvent{CallId(last_call_)});  // nobody is short any more
+  const CallId again = Begin(a, "2", "m");
+  EXPECT_FALSE(Answered(again));
+  a.pool = 2 * kGiB;
+  Report(&a);
+  EXPECT_TRUE(Granted(again, &a, "m").has_value());
+  EXPECT_EQ(ledger().Sum(), Bytes(10 * kGiB));
+}
+
 TEST_F(Retention, ARunningUseIsNeverRevoked) {
   Build(10 * kGiB, true);
   Worker a = NewWorker("a", {Forward("m", 8, kGiB)}), b = NewWorker("b", {Forward("m", 8, kGiB)});
