@@ -282,7 +282,8 @@ void Checks::CheckDrops(const core::Event& event, const core::Picture& picture, 
   }
 }
 
-// What is on the device is charged, worker by worker, and fits.
+// What is on the device is charged, worker by worker, and fits. What a liar hides is nobody's
+// grant, and what it is charged beyond what it has takes no room.
 void Checks::Physical(const std::vector<std::shared_ptr<WorkerProcess>>& workers) {
   std::map<std::string, int64_t> on_device;
   for (const auto& worker : workers) {
@@ -291,7 +292,7 @@ void Checks::Physical(const std::vector<std::shared_ptr<WorkerProcess>>& workers
     const auto known = ledger_.workers().find(pid);
     const int64_t charge = known == ledger_.workers().end() ? 0 : known->second.Charge();
     if (worker->plan().liar) {
-      on_device[worker->plan().device] += charge;
+      on_device[worker->plan().device] += std::min(bytes, charge);
       continue;
     }
     on_device[worker->plan().device] += bytes;
