@@ -2,10 +2,8 @@
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -16,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "broker/ctl/render.h"
+#include "client/cpp/broker_client.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
 
 ABSL_FLAG(std::string, address, "",
@@ -31,6 +30,8 @@ namespace {
 
 constexpr int kNotServing = 1;
 constexpr int kFailed = 2;
+// Decisions that a broker keeps at most.
+constexpr int kMaxDecisions = 4096;
 
 constexpr char kUsage[] =
     "Asks a broker what it knows.\n\n"
@@ -52,17 +53,26 @@ constexpr char kFlags[] =
     "  --timeout=DURATION             how long to wait for the broker; default: 5s\n";
 
 std::string Address() {
-  if (std::string given = absl::GetFlag(FLAGS_address); !given.empty()) return given;
-  const char* environment = std::getenv("VRAM_BROKER_ADDRESS");
-  if (environment != nullptr && *environment != '\0') return environment;
-  const std::string system = "/run/vram-broker/broker.sock";
-  if (access(system.c_str(), F_OK) == 0) return "unix:" + system;
-  const char* user_dir = std::getenv("XDG_RUNTIME_DIR");
-  const std::string base = user_dir != nullptr && *user_dir != '\0'
-                               ? std::string(user_dir)
-                               : absl::StrCat("/run/user/", getuid());
-  const std::string user = base + "/vram-broker/broker.sock";
-  return "unix:" + (access(user.c_str(), F_OK) == 0 ? user : system);
+  const std::string given = absl::GetFlag(FLAGS_address);
+  return given.empty() ? client::DefaultAddress() : given;
+}
+
+// What is wrong with a flag's value, and what is allowed; empty: nothing.
+std::string FlagFault() {
+  const std::string format = absl::GetFlag(FLAGS_format);
+  if (format != "table" && format != "json") {
+    return absl::StrCat("--format: '", format, "' given, table or json is allowed");
+  }
+  const int limit = absl::GetFlag(FLAGS_limit);
+  if (limit < 1 || limit > kMaxDecisions) {
+    return absl::StrCat("--limit: ", limit, " given, 1 to ", kMaxDecisions, " is allowed");
+  }
+  const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
+  if (timeout <= absl::ZeroDuration()) {
+    return absl::StrCat("--timeout: ", absl::FormatDuration(timeout),
+                        " given, a duration above 0 is allowed, such as 500ms or 5s");
+  }
+  return "";
 }
 
 void SetDeadline(grpc::ClientContext* context) {
@@ -146,13 +156,18 @@ int Health(const std::string& address, const std::shared_ptr<grpc::Channel>& cha
 }
 
 int Run(const std::vector<char*>& words) {
-  const std::string format = absl::GetFlag(FLAGS_format);
-  if (format != "table" && format != "json") {
-    std::fprintf(stderr, "vramctl: --format: '%s' given, table or json is allowed\n",
-                 format.c_str());
+  if (const std::string fault = FlagFault(); !fault.empty()) {
+    std::fprintf(stderr, "vramctl: %s\n", fault.c_str());
     return kFailed;
   }
-  const std::string command = words.size() == 2 ? words[1] : "";
+  const std::string command = words.size() > 1 ? words[1] : "";
+  if (words.size() > 2) {
+    std::fprintf(stderr,
+                 "vramctl: '%s' after '%s' is not known: no argument goes there; --help "
+                 "lists the flags\n",
+                 words[2], command.c_str());
+    return kFailed;
+  }
   const std::string address = Address();
   const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
   if (command == "status") return Status(address, channel);

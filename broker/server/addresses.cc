@@ -76,12 +76,17 @@ std::string ToString(const Address& address) {
   return absl::StrCat(address.host, ":", address.port);
 }
 
-std::string DefaultRunDir() {
-  constexpr char kSystem[] = "/run/vram-broker";
-  if (access(kSystem, W_OK) == 0 || (errno == ENOENT && access("/run", W_OK) == 0)) return kSystem;
-  const char* user_dir = std::getenv("XDG_RUNTIME_DIR");
-  if (user_dir != nullptr && *user_dir != '\0') return absl::StrCat(user_dir, "/vram-broker");
+std::string RunDir(const std::string& system, const std::string& xdg_runtime_dir) {
+  const std::string of_system = absl::StrCat(system, "/vram-broker");
+  if (access(of_system.c_str(), W_OK) == 0) return of_system;
+  if (errno == ENOENT && access(system.c_str(), W_OK) == 0) return of_system;
+  if (!xdg_runtime_dir.empty()) return absl::StrCat(xdg_runtime_dir, "/vram-broker");
   return absl::StrCat("/run/user/", getuid(), "/vram-broker");
+}
+
+std::string DefaultRunDir() {
+  const char* user_dir = std::getenv("XDG_RUNTIME_DIR");
+  return RunDir("/run", user_dir == nullptr ? "" : user_dir);
 }
 
 }  // namespace vrambroker::server

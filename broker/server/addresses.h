@@ -27,8 +27,11 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text);
 // As ParseAddress takes it, and a gRPC client.
 std::string ToString(const Address& address);
 
-// /run/vram-broker where that is writable or can be made, else $XDG_RUNTIME_DIR/vram-broker, else
-// (not set) /run/user/<uid>/vram-broker.
+// vram-broker below `system` (/run) where that is writable, or is not there and can be made; else
+// below `xdg_runtime_dir`, else (empty) /run/user/<uid>. Clients that are told nothing look for a
+// socket in the same places.
+std::string RunDir(const std::string& system, const std::string& xdg_runtime_dir);
+// For /run and $XDG_RUNTIME_DIR.
 std::string DefaultRunDir();
 
 }  // namespace vrambroker::server

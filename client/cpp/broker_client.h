@@ -50,7 +50,9 @@ struct ClientOptions {
   absl::Duration retry_interval = absl::Milliseconds(100);
 };
 
-// unix:/run/vram-broker/broker.sock, or below $XDG_RUNTIME_DIR where that is not writable.
+// $VRAM_BROKER_ADDRESS; else broker.sock in the first of /run/vram-broker and
+// $XDG_RUNTIME_DIR/vram-broker (not set: below /run/user/UID) that has one; where neither has, in
+// that which a broker of this user would take.
 std::string DefaultAddress();
 // Directory of device locks: the one of the default socket.
 std::string DefaultLockDir();

@@ -19,15 +19,9 @@
 namespace vrambroker::client {
 namespace {
 
-// /run/vram-broker where it is there and open to this user, or could be made; else below
-// $XDG_RUNTIME_DIR, else /run/user/UID/vram-broker: the broker's own order.
-std::string RunTimeDir() {
-  constexpr char kSystem[] = "/run/vram-broker";
-  if (access(kSystem, X_OK) == 0 || access("/run", W_OK) == 0) return kSystem;
-  if (const char* user = std::getenv("XDG_RUNTIME_DIR"); user != nullptr && *user != 0) {
-    return absl::StrCat(user, "/vram-broker");
-  }
-  return absl::StrCat("/run/user/", getuid(), "/vram-broker");
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 std::string LockFile(const std::string& dir, const std::string& uuid) {
@@ -46,15 +40,25 @@ std::string LockFile(const std::string& dir, const std::string& uuid) {
 
 }  // namespace
 
-std::string DefaultAddress() {
-  if (const char* address = std::getenv("VRAM_BROKER_ADDRESS");
-      address != nullptr && *address != 0) {
-    return address;
+std::string RunTimeDir(const std::string& system, const std::string& xdg_runtime_dir) {
+  const std::string of_system = absl::StrCat(system, "/vram-broker");
+  const std::string of_user =
+      absl::StrCat(xdg_runtime_dir.empty() ? absl::StrCat("/run/user/", getuid()) : xdg_runtime_dir,
+                   "/vram-broker");
+  for (const std::string& dir : {of_system, of_user}) {
+    if (access(absl::StrCat(dir, "/broker.sock").c_str(), F_OK) == 0) return dir;
   }
-  return absl::StrCat("unix:", RunTimeDir(), "/broker.sock");
+  if (access(of_system.c_str(), W_OK) == 0) return of_system;
+  if (errno == ENOENT && access(system.c_str(), W_OK) == 0) return of_system;
+  return of_user;
 }
 
-std::string DefaultLockDir() { return RunTimeDir(); }
+std::string DefaultLockDir() { return RunTimeDir("/run", Environment("XDG_RUNTIME_DIR")); }
+
+std::string DefaultAddress() {
+  const std::string given = Environment("VRAM_BROKER_ADDRESS");
+  return given.empty() ? absl::StrCat("unix:", DefaultLockDir(), "/broker.sock") : given;
+}
 
 absl::StatusOr<bool> BrokerLives(const std::string& lock_dir, const std::string& device_uuid) {
   const std::string path = LockFile(lock_dir, device_uuid);
