@@ -65,6 +65,7 @@ class StyleChecker(unittest.TestCase):
         self.clean("broker/observe/a.cc", '#include "stage_workers/card/emulated_card.h"\n')
         self.clean("broker/server/a.cc", '#include "vrambroker/v1/broker.pb.h"\n')
         self.clean("stage_workers/worker/a.cc", '#include "client/cpp/session.h"\n')
+        self.clean("broker/ctl/a.cc", '#include "client/cpp/session.h"\n')
 
     def test_core_asks_no_clock(self):
         self.flags("clock", "broker/core/a.cc", "auto now = absl::" + "Now();\n")
