@@ -40,6 +40,7 @@ void Session::On(const Connect&) {
 v1::AttachRequest Session::ComposeAttach() {
   ++attach_number_;
   session_id_ = 0;
+  untold_.clear();
   withdrawals_.clear();  // uses that this Attach does not list have ended
   report_in_flight_ = false;
   report_due_ = false;
@@ -100,6 +101,7 @@ void Session::On(const DirectiveReceived& e) {
     const ComponentState& c = components_.at(uses_.at(ticket).request.component());
     Close(ticket, c.target.has_value() ? std::min(c.held, c.target->layers) : 0);
   }
+  for (const UseState& use : std::exchange(untold_, {})) Withdraw(use);
   for (Ticket ticket : waiting) SendWaiting(ticket);
 }
 

@@ -330,6 +330,8 @@ class Session {
   std::map<std::string, ComponentState> components_;
   std::map<Ticket, UseState> uses_;
   std::map<std::string, Withdrawal> withdrawals_;  // by their request id
+  // Uses that the Attach under way lists as running, and whose end was given up before its welcome.
+  std::vector<UseState> untold_;
   std::map<std::string, std::string> refused_;
   uint64_t attach_number_ = 0;
   bool stream_open_ = false;  // from composing Attach to the end of its stream

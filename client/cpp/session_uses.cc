@@ -147,6 +147,8 @@ void Session::On(const EndGivenUp& e) {
     // The broker must still hear of it.
     withdrawals_.emplace(it->second.end.request_id(),
                          Withdrawal{it->second.end, it->second.send_again});
+  } else if (stream_open_ && it->second.listed) {
+    untold_.push_back(it->second);
   }
   Close(e.ticket, 0);
 }

@@ -65,6 +65,24 @@ TEST_F(SessionUses, AUseThatEndsAfterTheAttachWasComposedIsEndedAfterTheWelcome)
   EXPECT_EQ(ends[0].request.session_id(), 77u);
 }
 
+TEST_F(SessionUses, AnEndGivenUpWhileItsAttachIsUnderWayIsToldAfterTheWelcome) {
+  Settle(0, 1);
+  const std::string request = RunUse(1, 6, 2);
+  Lose();
+  Step(Connect{});
+  Over(1, 6);
+  Step(EndGivenUp{1});
+  EXPECT_EQ(Last<UseClosed>().keep, 0);
+  DirectiveReceived e;
+  e.attach_number = session_->attach_number();
+  e.directive.mutable_welcome()->set_session_id(77);
+  *e.directive.add_targets() = Target("m", 6, 3);
+  const std::vector<SendEnd> ends = Of<SendEnd>(Step(e));
+  ASSERT_EQ(ends.size(), 1u) << "the broker takes it to run for ever";
+  EXPECT_EQ(ends[0].request.begin_request_id(), request);
+  EXPECT_EQ(ends[0].request.session_id(), 77u);
+}
+
 TEST_F(SessionUses, AnEndWhoseAnswerWasLostIsClosedByTheNextWelcome) {
   Settle(0, 1);
   RunUse(1, 6, 2);
