@@ -1,50 +1,30 @@
-// vramctl: asks a broker what it knows.
-#include <google/protobuf/util/json_util.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
-
-#include <cstdio>
+// vramctl: asks a broker what it knows, and simulates what one would do.
+#include <algorithm>
+#include <iostream>
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "broker/ctl/render.h"
-#include "client/cpp/broker_client.h"
-#include "vrambroker/v1/admin.grpc.pb.h"
-
-ABSL_FLAG(std::string, address, "",
-          "unix:PATH or HOST:PORT of the broker; empty: $VRAM_BROKER_ADDRESS, else "
-          "/run/vram-broker/broker.sock where that exists, else "
-          "$XDG_RUNTIME_DIR/vram-broker/broker.sock");
-ABSL_FLAG(std::string, format, "table", "table or json");
-ABSL_FLAG(int, limit, 20, "of decisions: at most so many, 1 to 4096");
-ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "how long to wait for the broker");
+#include "broker/ctl/broker_commands.h"
+#include "broker/ctl/simulate_command.h"
 
 namespace vrambroker::ctl {
 namespace {
 
-constexpr int kNotServing = 1;
-constexpr int kFailed = 2;
-// Decisions that a broker keeps at most.
-constexpr int kMaxDecisions = 4096;
-
 constexpr char kUsage[] =
-    "Asks a broker what it knows.\n\n"
+    "Asks a broker what it knows, and simulates what one would do.\n\n"
     "  vramctl status                 the memory picture: ledgers, components, sessions, who waits "
     "for what\n"
     "  vramctl decisions [--limit=N]  the last decisions, newest last\n"
     "  vramctl health                 whether it serves, for probes\n\n"
+    "Without a broker, each with flags of its own that its --help lists:\n\n"
+    "  vramctl simulate WORKLOAD.json the workload under virtual time: stall, request times, "
+    "bytes\n\n"
     "Exit status: 0 done (health: serving), 1 health: not serving, 2 the broker did not answer, or "
     "what was "
     "asked for is not known.";
 
 constexpr char kFlags[] =
-    "\nFlags:\n"
+    "\nFlags of status, decisions and health:\n"
     "  --address=unix:PATH|HOST:PORT  the broker; default: $VRAM_BROKER_ADDRESS, else\n"
     "                                 /run/vram-broker/broker.sock where that exists, else\n"
     "                                 $XDG_RUNTIME_DIR/vram-broker/broker.sock\n"
@@ -52,145 +32,36 @@ constexpr char kFlags[] =
     "  --limit=N                      of decisions: at most so many, 1 to 4096; default: 20\n"
     "  --timeout=DURATION             how long to wait for the broker; default: 5s\n";
 
-std::string Address() {
-  const std::string given = absl::GetFlag(FLAGS_address);
-  return given.empty() ? client::DefaultAddress() : given;
+// A command that needs no broker and reads its flags by itself.
+struct LocalCommand {
+  const char* name;
+  const char* usage;
+  int (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error);
+};
+
+constexpr LocalCommand kLocalCommands[] = {{"simulate", kSimulateUsage, Simulate}};
+
+bool AsksForHelp(const std::string& argument) {
+  return argument == "--help" || argument == "-help" || argument == "-h" || argument == "help";
 }
 
-// What is wrong with a flag's value, and what is allowed; empty: nothing.
-std::string FlagFault() {
-  const std::string format = absl::GetFlag(FLAGS_format);
-  if (format != "table" && format != "json") {
-    return absl::StrCat("--format: '", format, "' given, table or json is allowed");
+int Run(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool help = std::any_of(arguments.begin(), arguments.end(), AsksForHelp);
+  for (const LocalCommand& command : kLocalCommands) {
+    if (arguments.empty() || arguments[0] != command.name) continue;
+    if (!help) {
+      return command.run({arguments.begin() + 1, arguments.end()}, std::cout, std::cerr);
+    }
+    std::cout << command.usage;
+    return 0;
   }
-  const int limit = absl::GetFlag(FLAGS_limit);
-  if (limit < 1 || limit > kMaxDecisions) {
-    return absl::StrCat("--limit: ", limit, " given, 1 to ", kMaxDecisions, " is allowed");
-  }
-  const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
-  if (timeout <= absl::ZeroDuration()) {
-    return absl::StrCat("--timeout: ", absl::FormatDuration(timeout),
-                        " given, a duration above 0 is allowed, such as 500ms or 5s");
-  }
-  return "";
-}
-
-void SetDeadline(grpc::ClientContext* context) {
-  context->set_deadline(absl::ToChronoTime(absl::Now() + absl::GetFlag(FLAGS_timeout)));
-}
-
-int Fail(const grpc::Status& status, const std::string& address) {
-  std::fprintf(stderr, "vramctl: the broker at %s: %s\n", address.c_str(),
-               status.error_message().c_str());
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    std::fprintf(stderr, "vramctl: does one run there? --address gives another place\n");
-  }
-  return kFailed;
-}
-
-void Print(const google::protobuf::Message& message, const std::string& table) {
-  if (absl::GetFlag(FLAGS_format) != "json") {
-    std::fputs(table.c_str(), stdout);
-    return;
-  }
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  if (google::protobuf::util::MessageToJsonString(message, &json, options).ok()) {
-    std::puts(json.c_str());
-  }
-}
-
-int Status(const std::string& address, const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  SetDeadline(&context);
-  v1::Picture picture;
-  const grpc::Status status = v1::BrokerAdmin::NewStub(channel)->GetPicture(&context, {}, &picture);
-  if (!status.ok()) return Fail(status, address);
-  Print(picture, RenderPicture(picture));
+  if (!help) return AskBroker(argc, argv, kUsage);
+  std::cout << kUsage << "\n" << kFlags;
   return 0;
-}
-
-int Decisions(const std::string& address, const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  SetDeadline(&context);
-  v1::ListDecisionsRequest request;
-  request.set_limit(absl::GetFlag(FLAGS_limit));
-  v1::ListDecisionsResponse decisions;
-  const grpc::Status status =
-      v1::BrokerAdmin::NewStub(channel)->ListDecisions(&context, request, &decisions);
-  if (!status.ok()) return Fail(status, address);
-  Print(decisions, RenderDecisions(decisions));
-  return 0;
-}
-
-// grpc.health.v1.Health/Check by hand, as the distribution ships no code for it: the request is
-// empty, the response's field 1 is the state, 1 for serving.
-int Health(const std::string& address, const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  SetDeadline(&context);
-  grpc::CompletionQueue queue;
-  const grpc::Slice empty("", 0);
-  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
-                                    grpc::ByteBuffer(&empty, 1), &queue);
-  call->StartCall();
-  grpc::ByteBuffer received;
-  grpc::Status status;
-  call->Finish(&received, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  if (!status.ok()) return Fail(status, address);
-  grpc::Slice state;
-  const bool serving = received.DumpToSingleSlice(&state).ok() && state.size() == 2 &&
-                       state.begin()[0] == 0x08 && state.begin()[1] == 1;
-  if (absl::GetFlag(FLAGS_format) == "json") {
-    std::printf("{\"serving\": %s}\n", serving ? "true" : "false");
-  } else {
-    std::puts(serving ? "serving" : "not serving");
-  }
-  return serving ? 0 : kNotServing;
-}
-
-int Run(const std::vector<char*>& words) {
-  if (const std::string fault = FlagFault(); !fault.empty()) {
-    std::fprintf(stderr, "vramctl: %s\n", fault.c_str());
-    return kFailed;
-  }
-  const std::string command = words.size() > 1 ? words[1] : "";
-  if (words.size() > 2) {
-    std::fprintf(stderr,
-                 "vramctl: '%s' after '%s' is not known: no argument goes there; --help "
-                 "lists the flags\n",
-                 words[2], command.c_str());
-    return kFailed;
-  }
-  const std::string address = Address();
-  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
-  if (command == "status") return Status(address, channel);
-  if (command == "decisions") return Decisions(address, channel);
-  if (command == "health") return Health(address, channel);
-  std::fprintf(stderr,
-               "vramctl: '%s' is no command: status, decisions or health; --help says more\n",
-               command.c_str());
-  return kFailed;
 }
 
 }  // namespace
 }  // namespace vrambroker::ctl
 
-int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument != "--help" && argument != "-help" && argument != "-h" && argument != "help") {
-      continue;
-    }
-    std::printf("%s\n%s", vrambroker::ctl::kUsage, vrambroker::ctl::kFlags);
-    return 0;
-  }
-  absl::SetProgramUsageMessage(vrambroker::ctl::kUsage);
-  return vrambroker::ctl::Run(absl::ParseCommandLine(argc, argv));
-}
+int main(int argc, char** argv) { return vrambroker::ctl::Run(argc, argv); }

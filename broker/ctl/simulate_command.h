@@ -1,0 +1,17 @@
+// vramctl simulate: a workload under virtual time, as a table, JSON, CSV or a plot.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace vrambroker::ctl {
+
+// What --help prints.
+extern const char kSimulateUsage[];
+
+// `arguments`: those after the command. Exit status: 0 done, 2 wrong arguments or a workload that
+// cannot be read, 3 a simulation that broke a guarantee.
+int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error);
+
+}  // namespace vrambroker::ctl
