@@ -270,7 +270,8 @@ void BrokerDecider::Granted(int request, const core::BeginAnswer& answer) {
 
 void BrokerDecider::TakeTarget(int component, const core::Target& target) {
   Worker& worker = workers_[static_cast<size_t>(component)];
-  worker.placed = true;
+  worker.placed = true;  // what has a target is admitted
+  card_->PlaceFixed(component);
   if (target.generation <= worker.target.generation) return;
   worker.target = target;
   Converge(component);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "broker/core/units.h"
 
@@ -22,8 +23,14 @@ Card::Card(const Workload& w)
     layers_.push_back(c.Layers());
     windows_.push_back(c.WindowBytes());
     pass_seconds_.push_back(c.pass_seconds);
-    room_ -= c.fixed_bytes;
+    fixed_bytes_.push_back(c.fixed_bytes);
   }
+}
+
+void Card::PlaceFixed(int component) {
+  const int64_t bytes = std::exchange(fixed_bytes_[static_cast<size_t>(component)], 0);
+  fixed_ += bytes;
+  room_ -= bytes;
 }
 
 void Card::Begin(int component, int request, int granted, int passes, int64_t activation) {

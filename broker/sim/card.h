@@ -67,10 +67,13 @@ class Card {
   }
   int64_t window(int component) const { return windows_[static_cast<size_t>(component)]; }
   int components() const { return static_cast<int>(places_.size()); }
-  // Less reserve and fixed bytes; below 0 where these alone do not fit.
+  // Less reserve and the fixed bytes that were placed; below 0 where these alone do not fit.
   int64_t room() const { return room_; }
+  int64_t fixed() const { return fixed_; }
   double now() const { return now_; }
 
+  // Puts a component's fixed bytes on the device, once and for all.
+  void PlaceFixed(int component);
   // Begins a use with `granted` layers. What was held counts for the first pass, up to what is
   // granted; so does what a load has copied so far, which ends.
   void Begin(int component, int request, int granted, int passes, int64_t activation);
@@ -113,7 +116,9 @@ class Card {
   std::vector<int64_t> windows_;
   std::vector<double> pass_seconds_;
   double link_rate_;
+  std::vector<int64_t> fixed_bytes_;
   int64_t room_;
+  int64_t fixed_ = 0;
   double now_ = 0;
   uint64_t last_order_ = 0;
   double bytes_ahead_ = 0;

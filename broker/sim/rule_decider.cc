@@ -13,6 +13,11 @@ RuleDecider::RuleDecider(Rule rule, std::function<int64_t()> clock, Card* card)
       card_(card),
       used_(static_cast<size_t>(card->components()), 0) {}
 
+absl::Status RuleDecider::Start() {
+  for (int c = 0; c < card_->components(); ++c) card_->PlaceFixed(c);
+  return absl::OkStatus();
+}
+
 int64_t RuleDecider::Free() const {
   int64_t free = card_->room();
   for (int c = 0; c < card_->components(); ++c) {

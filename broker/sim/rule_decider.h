@@ -18,7 +18,7 @@ class RuleDecider : public Decider {
   // `clock`: nanoseconds of a steady clock, or empty. `card` outlives the decider.
   RuleDecider(Rule rule, std::function<int64_t()> clock, Card* card);
 
-  absl::Status Start() override { return absl::OkStatus(); }
+  absl::Status Start() override;
   void RunBegins(int) override {}
   void RunEnds(int) override {}
   void Ask(const Request& request) override;

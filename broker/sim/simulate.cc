@@ -39,7 +39,6 @@ class Simulation {
       return RunOf(a).arrival_seconds < RunOf(b).arrival_seconds;
     });
     result_.requests.resize(workload.runs.size());
-    for (const Component& c : workload.components) fixed_ += c.fixed_bytes;
   }
 
   absl::StatusOr<Result> Play() {
@@ -177,8 +176,8 @@ class Simulation {
 
   absl::Status Check() {
     const int64_t occupied = card_.Occupied();
-    result_.peak_bytes = std::max(result_.peak_bytes, occupied + fixed_);
-    if (occupied > std::max<int64_t>(0, card_.room())) {
+    result_.peak_bytes = std::max(result_.peak_bytes, occupied + card_.fixed());
+    if (occupied > 0 && occupied > card_.room()) {
       return absl::InternalError(
           absl::StrFormat("over-granted at %.6f s: %d bytes of layers and needs where %d are",
                           card_.now(), occupied, card_.room()));
@@ -228,7 +227,6 @@ class Simulation {
   size_t ended_ = 0;
   size_t asked_ = 0;
   std::vector<Open> open_;  // uses that wait or run
-  int64_t fixed_ = 0;
   double streamed_ = 0;
   Result result_;
 };
