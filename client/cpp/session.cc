@@ -283,6 +283,10 @@ void Session::On(const ReportAnswered& e) {
   if (!e.status.ok()) {
     report_due_ = true;  // what it said may not have arrived
     report_again_ = now_ + kSendAgain;
+    // Whatever carries the snapshot meanwhile: a drop needs a report that is answered.
+    for (auto& [name, c] : components_) {
+      if (c.dropped_after != 0) c.dropped_after = std::max(c.dropped_after, reported_sequence_);
+    }
     return;
   }
   report_in_flight_ = false;

@@ -134,6 +134,20 @@ TEST_F(SessionTest, WhatIsDroppedByItselfIsNotLoadedAgainBeforeItsReportIsAnswer
   EXPECT_EQ(session_->NextWork("m").kind, Work::Kind::kLoad);
 }
 
+TEST_F(SessionTest, AFailedReportOfADropIsSentAgainWhateverCarriesItsSnapshotMeanwhile) {
+  Settle(4, 1);
+  Step(HeldChanged{"m", 0, false, std::nullopt});
+  ReportAnswered failed;
+  failed.attach_number = session_->attach_number();
+  failed.status = absl::UnavailableError("lost");
+  Step(failed);
+  Step(UseAsked{1, {}});
+  Step(UseGivenUp{1});  // its EndUse has a snapshot
+  ASSERT_EQ(Of<SendReport>(Pass(absl::Milliseconds(100))).size(), 1u);
+  AnswerReport({Target("m", 4, 2)});
+  EXPECT_EQ(session_->NextWork("m").kind, Work::Kind::kLoad);
+}
+
 TEST_F(SessionTest, AReportThatFailsIsSentAgain) {
   Settle(4, 1);
   Direct(Target("m", 1, 2));
