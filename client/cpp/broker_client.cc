@@ -12,8 +12,6 @@
 namespace vrambroker::client {
 namespace {
 
-// A driver's call is tried again for this long across lost sessions.
-constexpr absl::Duration kDriverPatience = absl::Seconds(10);
 // While a use waits, its caller is asked this often whether it still wants it.
 constexpr absl::Duration kAskCaller = absl::Milliseconds(10);
 
@@ -50,13 +48,16 @@ class BrokerClient::Impl {
 
   Engine& engine() { return engine_; }
 
-  // Pipelines belong to a session: declared again in each new one.
-  absl::Status DeclareIn(uint64_t session) {
+  // Pipelines belong to a session: declared again in each new one. A broker that has restarted may
+  // give an earlier session's id again.
+  absl::Status DeclareIn(const SessionInfo& session) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (declared_in_ == session) return absl::OkStatus();
+    if (declared_in_.id == session.id && declared_in_.epoch == session.epoch) {
+      return absl::OkStatus();
+    }
     for (auto& [name, pipeline] : pipelines_) {
       v1::DeclarePipelineRequest request = pipeline;
-      request.set_session_id(session);
+      request.set_session_id(session.id);
       request.set_request_id(engine_.NewRequestId());
       v1::DeclarePipelineResponse response;
       absl::Status status =
@@ -71,7 +72,7 @@ class BrokerClient::Impl {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       pipelines_[pipeline.pipeline()] = pipeline;
-      declared_in_ = 0;
+      declared_in_ = {};
     }
     absl::Status status = InSession([](uint64_t) { return absl::OkStatus(); });
     if (status.ok()) return status;
@@ -83,15 +84,15 @@ class BrokerClient::Impl {
   // Makes a call in the open session, again where it was lost meanwhile.
   template <typename F>
   absl::Status InSession(F call) {
-    const absl::Time give_up = absl::Now() + kDriverPatience;
+    const absl::Time give_up = engine_.DriverGivesUpAt();
     absl::Status status;
     do {
-      const uint64_t session = engine_.WaitSession(give_up);
-      if (session == 0) {
+      const SessionInfo session = engine_.WaitSession(give_up);
+      if (session.id == 0) {
         return absl::UnavailableError("no session with the broker; is vram-brokerd running?");
       }
       status = DeclareIn(session);
-      if (status.ok()) status = call(session);
+      if (status.ok()) status = call(session.id);
       if (status.ok() || (!IsPassing(status) && !absl::IsAborted(status))) return status;
       absl::SleepFor(absl::Milliseconds(20));
     } while (absl::Now() < give_up);
@@ -102,7 +103,7 @@ class BrokerClient::Impl {
   Engine engine_;
   std::mutex mutex_;
   std::map<std::string, v1::DeclarePipelineRequest> pipelines_;
-  uint64_t declared_in_ = 0;
+  SessionInfo declared_in_;
 };
 
 struct Use::State {
@@ -264,5 +265,7 @@ absl::Status BrokerClient::FinishRun(uint64_t run_id) {
 void BrokerClient::Poll() { (void)impl_->engine().ApplyOnce(); }
 int BrokerClient::poll_descriptor() const { return impl_->engine().poll_descriptor(); }
 bool BrokerClient::attached() const { return impl_->engine().attached(); }
+SessionInfo BrokerClient::session() const { return impl_->engine().session(); }
+std::string BrokerClient::WaitingFor() const { return impl_->engine().WaitingFor(); }
 
 }  // namespace vrambroker::client

@@ -48,6 +48,18 @@ struct ClientOptions {
   bool apply_thread = true;
   // Pause before an attach is tried again, doubled up to ten times this.
   absl::Duration retry_interval = absl::Milliseconds(100);
+  // Hears one line, without a line end, of what becomes of the session: attached, components
+  // refused and admitted later, the broker lost, uses running without one. From threads of the
+  // client, one line at a time; must not call the client. Empty: nobody hears.
+  std::function<void(const std::string&)> notice = {};
+};
+
+// A session as drivers see it.
+struct SessionInfo {
+  // 0: none is open.
+  uint64_t id = 0;
+  // Of the broker that it is with; another one knows no run of this one.
+  uint64_t epoch = 0;
 };
 
 // $VRAM_BROKER_ADDRESS; else broker.sock in the first of /run/vram-broker and
@@ -126,8 +138,15 @@ class BrokerClient {
   // A full reset of all components that have no use now: waits for the running ones. Then reports.
   absl::Status ReleaseAll();
 
-  // Drivers. Pipelines are declared again in each new session. Run ids are the broker's own: after
-  // its restart older ones name nothing, and uses that carry them count as undeclared.
+  // What WaitReady would wait for now, in words: a session, the broker's refusal of a component,
+  // placing. Empty: nothing.
+  std::string WaitingFor() const;
+
+  // Drivers. Without a session these are UNAVAILABLE at once, or a quarter of a second after it was
+  // lost (before the first one: ten seconds after the client was created); a call that a living
+  // broker leaves unanswered is given up after five seconds. Pipelines are declared again in each
+  // new session. Run ids are the broker's own: after its restart older ones name nothing, and uses
+  // that carry them count as undeclared.
   absl::Status DeclarePipeline(const v1::DeclarePipelineRequest& pipeline);
   absl::StatusOr<uint64_t> DeclareRun(const std::string& pipeline);
   absl::Status FinishRun(uint64_t run_id);
@@ -137,8 +156,9 @@ class BrokerClient {
   void Poll();
   int poll_descriptor() const;
 
-  // Whether a session is open now.
+  // Whether a session is open now, and which.
   bool attached() const;
+  SessionInfo session() const;
 
  private:
   friend class Use;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cpp/defaults.h"
 
@@ -16,6 +17,10 @@ namespace {
 
 // While there is no session, the device's lock is looked at this often.
 constexpr absl::Duration kLookForBroker = absl::Milliseconds(200);
+// A driver's call is tried for this long after its session was lost: runs go on without it.
+constexpr absl::Duration kDriverPatience = absl::Milliseconds(250);
+// The same before there was a session at all.
+constexpr absl::Duration kFirstSessionPatience = absl::Seconds(10);
 
 SessionOptions ToSession(const ClientOptions& options) {
   SessionOptions s;
@@ -33,7 +38,9 @@ SessionOptions ToSession(const ClientOptions& options) {
 }  // namespace
 
 Engine::Engine(ClientOptions options)
-    : options_(std::move(options)), session_(ToSession(options_)) {
+    : options_(std::move(options)),
+      notices_(options_.address, options_.lock_dir, options_.device_uuid),
+      session_(ToSession(options_)) {
   for (ManagedComponent* c : options_.components) components_[c->Describe().name()] = c;
   grpc::ChannelArguments arguments;
   // The session decides when to try again; the channel only follows.
@@ -128,10 +135,13 @@ void Engine::Do(const WorkChanged& e) {
 }
 
 void Engine::Do(const PlaceFixed& e) {
+  Notices::Lines lines;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     to_place_.insert(e.component);
+    lines = notices_.Admitted(e.component);
   }
+  Say(lines);
   SignalWork();
 }
 
@@ -144,13 +154,22 @@ void Engine::Do(const TrimPool&) {
 }
 
 void Engine::Do(const SessionChanged& e) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (e.attached) no_broker_ = false;
-  if (had_session_ && !e.attached) lost_at_ = absl::Now();
-  had_session_ = e.attached;
-  last_refusal_ = e.status;
-  refused_for_good_ = !e.attached && connect_at_ == absl::InfiniteFuture();
-  changed_.notify_all();
+  Notices::Lines lines;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const absl::Time now = absl::Now();
+    if (e.attached) no_broker_ = false;
+    if (had_session_ && !e.attached) lost_at_ = now;
+    had_session_ = e.attached;
+    last_refusal_ = e.status;
+    refused_for_good_ = !e.attached && e.for_good;
+    lines = e.attached ? notices_.Attached(session_.session_id(), session_.broker_epoch(),
+                                           NoticedComponents(), session_.refused(), now)
+                       : notices_.NotAttached(e.status, !e.for_good, NoticedComponents(), now);
+    if (stopping_) lines.clear();
+    changed_.notify_all();
+  }
+  Say(lines);
 }
 
 void Engine::Do(const ConnectAt& e) {
@@ -209,14 +228,17 @@ void Engine::RunTimer() {
 void Engine::LookForBroker() {
   const absl::StatusOr<bool> lives = BrokerLives(options_.lock_dir, options_.device_uuid);
   bool gone = lives.ok() && !*lives;
+  Notices::Lines lines;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (session_.attached()) return;
     // Of a broker that is restarting the lock is free as well.
     gone = gone && absl::Now() - lost_at_ >= options_.restart_grace;
     no_broker_ = gone;
+    if (!components_.empty()) lines = notices_.BrokerLives(!gone, NoticedComponents());
     changed_.notify_all();
   }
+  Say(lines);
   if (gone) Deliver(NoBrokerLives{});
 }
 
@@ -268,13 +290,50 @@ absl::Status Engine::WaitReady(absl::Time deadline) {
   if (refused_for_good_) return last_refusal_;
   for (const auto& [name, status] : place_errors_) return status;
   if (in_time) return absl::OkStatus();
-  for (const auto& [name, message] : session_.refused()) {
-    return absl::ResourceExhaustedError(message);
-  }
+  if (!session_.refused().empty()) return absl::ResourceExhaustedError(Refusals());
   return absl::DeadlineExceededError(
       absl::StrCat("no session with the broker at ", options_.address,
                    last_refusal_.ok() ? "" : absl::StrCat(" (", last_refusal_.ToString(), ")"),
                    ". Is vram-brokerd running, and is this its address?"));
+}
+
+std::string Engine::WaitingFor() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (no_broker_) return "";
+  if (!session_.attached()) {
+    return absl::StrCat(
+        "no session with the broker at ", options_.address,
+        last_refusal_.ok() ? "" : absl::StrCat(" (", last_refusal_.ToString(), ")"));
+  }
+  if (!session_.refused().empty()) return Refusals();
+  for (const auto& [name, component] : components_) {
+    if (!session_.fixed_placed(name)) return absl::StrCat("placing ", name);
+  }
+  return "";
+}
+
+std::string Engine::Refusals() const {
+  return absl::StrJoin(session_.refused(), "; ", [](std::string* out, const auto& refused) {
+    absl::StrAppend(out, "the broker refused ", refused.second);
+  });
+}
+
+Notices::Components Engine::NoticedComponents() const {
+  Notices::Components components;
+  for (const auto& [name, component] : components_) {
+    components[name] = {session_.held(name), session_.layers(name), 0};
+  }
+  for (const auto& [name, configured] : options_.configured_resident) {
+    const auto it = components.find(name);
+    if (it != components.end()) it->second.configured = configured;
+  }
+  return components;
+}
+
+void Engine::Say(const Notices::Lines& lines) {
+  if (!options_.notice) return;
+  const std::lock_guard<std::mutex> lock(notice_mutex_);
+  for (const std::string& line : lines) options_.notice(line);
 }
 
 bool Engine::WaitReported(absl::Time deadline) {
@@ -289,11 +348,25 @@ bool Engine::attached() const {
   return session_.attached();
 }
 
-uint64_t Engine::WaitSession(absl::Time deadline) {
+SessionInfo Engine::session() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!session_.attached()) return {};
+  return {session_.session_id(), session_.broker_epoch()};
+}
+
+absl::Time Engine::DriverGivesUpAt() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (session_.attached()) return absl::Now() + kDriverPatience;
+  if (lost_at_ == absl::InfinitePast()) return created_ + kFirstSessionPatience;
+  return lost_at_ + kDriverPatience;
+}
+
+SessionInfo Engine::WaitSession(absl::Time deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait_until(lock, absl::ToChronoTime(deadline),
                       [this] { return stopping_ || refused_for_good_ || session_.attached(); });
-  return session_.session_id();
+  if (!session_.attached()) return {};
+  return {session_.session_id(), session_.broker_epoch()};
 }
 
 std::string Engine::NewRequestId() {

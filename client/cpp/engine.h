@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cpp/broker_client.h"
+#include "client/cpp/notices.h"
 #include "client/cpp/session.h"
 #include "vrambroker/v1/broker.grpc.pb.h"
 
@@ -70,9 +71,13 @@ class Engine {
   absl::Status WaitReady(absl::Time deadline);
   // Waits until all that is held has been reported and answered, or there is no session.
   bool WaitReported(absl::Time deadline);
+  std::string WaitingFor() const;
   bool attached() const;
-  // The open session's id, waiting for one until the deadline; 0: none came.
-  uint64_t WaitSession(absl::Time deadline);
+  SessionInfo session() const;
+  // Until when a driver's call that begins now is tried.
+  absl::Time DriverGivesUpAt() const;
+  // The open session, waiting for one until the deadline; id 0: none came.
+  SessionInfo WaitSession(absl::Time deadline);
   std::string NewRequestId();
   // Unary calls of drivers, answered within a few seconds. The session may be gone by then.
   template <typename Request, typename Response>
@@ -113,13 +118,22 @@ class Engine {
   void CallEnded();
   void CancelCalls();
   void LookForBroker();
+  // Requires the lock.
+  Notices::Components NoticedComponents() const;
+  // Requires the lock; the words of all refusals in one.
+  std::string Refusals() const;
+  // Passes lines on. Without the lock.
+  void Say(const Notices::Lines& lines);
 
   const ClientOptions options_;
   std::map<std::string, ManagedComponent*> components_;
   std::unique_ptr<v1::VramBroker::Stub> stub_;
   int poll_fd_ = -1;
+  const absl::Time created_ = absl::Now();
+  std::mutex notice_mutex_;  // one line at a time
 
   mutable std::mutex mutex_;  // guards all below
+  Notices notices_;
   std::condition_variable changed_;
   Session session_;
   std::deque<Effect> effects_;

@@ -164,7 +164,7 @@ void Session::On(const StreamEnded& e) {
       uses_.erase(ticket);
       Emit(UseRefused{ticket, e.status});
     }
-    Emit(SessionChanged{false, e.status});
+    Emit(SessionChanged{false, e.status, /*for_good=*/true});
     return;
   }
   Emit(SessionChanged{false, e.status});
@@ -357,6 +357,11 @@ void Session::AskToWake() {
 bool Session::fixed_placed(const std::string& component) const {
   const auto it = components_.find(component);
   return it != components_.end() && it->second.fixed_placed;
+}
+
+int Session::layers(const std::string& component) const {
+  const auto it = components_.find(component);
+  return it == components_.end() ? 0 : it->second.layers;
 }
 
 int Session::held(const std::string& component) const {

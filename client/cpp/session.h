@@ -184,11 +184,12 @@ struct PlaceFixed {
 // Give the pool back, then PoolChanged.
 struct TrimPool {};
 
-// The session is open, or lost; `status` says why. Lost for good where no ConnectAt follows: the
-// broker refuses this worker.
+// The session is open, or lost; `status` says why. Lost for good, where the broker refuses this
+// worker, no ConnectAt follows.
 struct SessionChanged {
   bool attached = false;
   absl::Status status;
+  bool for_good = false;
 };
 
 // A Connect is wanted at this time.
@@ -248,6 +249,7 @@ class Session {
   // Whether layers of it are about to go to the allocator: a use ends, or a target is below held.
   bool releasing(const std::string& component) const;
   int held(const std::string& component) const;
+  int layers(const std::string& component) const;
 
  private:
   struct Target {

@@ -1,5 +1,6 @@
 #include "stage_workers/pipeline/declarations.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,10 @@ namespace vrambroker::pipeline {
 namespace {
 
 constexpr absl::Duration kAttachTimeout = absl::Seconds(30);
+// A run waits so long for an answer of the broker.
+constexpr absl::Duration kAnswerPatience = absl::Milliseconds(250);
+// With nothing to tell, or nobody to tell it to, the session is looked at this often.
+constexpr absl::Duration kLookAtSession = absl::Milliseconds(50);
 
 v1::DeclarePipelineRequest ToDeclaration(const v1::WorkloadPipeline& pipeline, int64_t scale) {
   v1::DeclarePipelineRequest request;
@@ -47,47 +52,146 @@ absl::StatusOr<std::unique_ptr<Declarations>> Declarations::Create(const DriverO
   return std::unique_ptr<Declarations>(new Declarations(*std::move(client), options.declared));
 }
 
-void Declarations::Arrived(int run, const std::string& pipeline) {
-  if (client_ != nullptr && declared_ == Declared::kAll) Declare(run, pipeline);
+Declarations::Declarations(std::unique_ptr<client::BrokerClient> client, Declared declared)
+    : client_(std::move(client)), declared_(declared) {
+  if (client_ != nullptr) thread_ = std::thread([this] { Work(); });
 }
 
-uint64_t Declarations::Started(int run, const std::string& pipeline) {
-  if (client_ == nullptr) return 0;
-  bool known = false;
+Declarations::~Declarations() {
+  if (client_ == nullptr) return;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    known = ids_.count(run) > 0;
+    std::unique_lock<std::mutex> lock(mutex_);
+    // Runs that never started are nobody's; their ends go out with the session.
+    std::erase_if(runs_, [](const auto& entry) { return entry.second.id == 0; });
+    WaitWhileAnswered(lock);
+    stopping_ = true;
+    changed_.notify_all();
   }
-  if (!known) Declare(run, pipeline);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = ids_.find(run);
-  if (found != ids_.end()) return found->second;
-  ++undeclared_runs_;
-  return 0;
+  thread_.join();
 }
 
-void Declarations::Declare(int run, const std::string& pipeline) {
-  const absl::StatusOr<uint64_t> id = client_->DeclareRun(pipeline);
+void Declarations::Arrived(int run, const std::string& pipeline) {
+  if (client_ == nullptr || declared_ != Declared::kAll) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (id.ok()) {
-    ids_[run] = *id;
-  } else {
-    undeclared_reason_ = id.status();
-  }
+  runs_[run].pipeline = pipeline;
+  changed_.notify_all();
+}
+
+void Declarations::Started(int run, const std::string& pipeline) {
+  if (client_ == nullptr) return;
+  std::unique_lock<std::mutex> lock(mutex_);
+  Entry& entry = runs_[run];
+  entry.pipeline = pipeline;
+  entry.refused = false;
+  changed_.notify_all();
+  WaitWhileAnswered(lock);
+  if (runs_[run].id == 0) ++undeclared_runs_;
+}
+
+uint64_t Declarations::IdOf(int run) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = runs_.find(run);
+  return found == runs_.end() ? 0 : found->second.id;
 }
 
 void Declarations::Finished(int run) {
   if (client_ == nullptr) return;
-  uint64_t id = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = ids_.find(run);
-    if (found == ids_.end()) return;
-    id = found->second;
-    ids_.erase(found);
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return;
+  if (found->second.id != 0) over_.push_back(found->second.id);
+  runs_.erase(found);
+  changed_.notify_all();
+  WaitWhileAnswered(lock);
+}
+
+// As long as there is something to tell and answers come.
+void Declarations::WaitWhileAnswered(std::unique_lock<std::mutex>& lock) {
+  const absl::Time began = absl::Now();
+  while (!stalled_ && InHand()) {
+    const absl::Time give_up = std::max(began, answered_at_) + kAnswerPatience;
+    if (absl::Now() >= give_up) {
+      stalled_ = true;
+      undeclared_reason_.Update(absl::UnavailableError(absl::StrCat(
+          "the broker has answered nothing for ", absl::FormatDuration(kAnswerPatience))));
+      return;
+    }
+    changed_.wait_until(lock, absl::ToChronoTime(give_up));
   }
-  // A run that the broker no longer knows is over as well.
-  (void)client_->FinishRun(id);
+}
+
+void Declarations::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stopping_) {
+    FollowSession();
+    const std::optional<Job> job = session_.id == 0 ? std::nullopt : NextJob();
+    if (!job.has_value()) {
+      // The session is looked at again: nobody says that it changed.
+      changed_.wait_for(lock, absl::ToChronoNanoseconds(kLookAtSession));
+      continue;
+    }
+    calling_ = true;
+    lock.unlock();
+    absl::StatusOr<uint64_t> answer = job->id;
+    if (job->finish) {
+      const absl::Status finished = client_->FinishRun(job->id);
+      if (!finished.ok()) answer = finished;
+    } else {
+      answer = client_->DeclareRun(job->pipeline);
+    }
+    lock.lock();
+    calling_ = false;
+    Take(*job, answer);
+    changed_.notify_all();
+  }
+}
+
+// A new broker knows nothing of what was declared to an older one.
+void Declarations::FollowSession() {
+  const client::SessionInfo now = client_->session();
+  if (now.id == session_.id && now.epoch == session_.epoch) return;
+  const bool new_broker = now.id != 0 && now.epoch != session_.epoch;
+  for (auto& [run, entry] : runs_) {
+    if (new_broker) entry.id = 0;
+    entry.refused = false;
+  }
+  if (new_broker) over_.clear();
+  // While there is none the last one's epoch is what the ids belong to.
+  session_.id = now.id;
+  if (now.id != 0) session_.epoch = now.epoch;
+}
+
+std::optional<Declarations::Job> Declarations::NextJob() const {
+  if (!over_.empty()) return Job{.finish = true, .run = 0, .id = over_.front(), .pipeline = ""};
+  for (const auto& [run, entry] : runs_) {
+    if (entry.id == 0 && !entry.refused)
+      return Job{.finish = false, .run = run, .id = 0, .pipeline = entry.pipeline};
+  }
+  return std::nullopt;
+}
+
+void Declarations::Take(const Job& job, const absl::StatusOr<uint64_t>& answer) {
+  // Not answered: the same again, in the next session.
+  const bool answered = answer.ok() || !(absl::IsUnavailable(answer.status()) ||
+                                         absl::IsDeadlineExceeded(answer.status()) ||
+                                         absl::IsAborted(answer.status()));
+  if (answered) {
+    answered_at_ = absl::Now();
+    stalled_ = false;
+  }
+  if (job.finish) {
+    // A run that the broker no longer knows is over as well.
+    if (answered && !over_.empty() && over_.front() == job.id) over_.pop_front();
+    return;
+  }
+  if (!answer.ok()) undeclared_reason_ = answer.status();
+  const auto found = runs_.find(job.run);
+  if (found == runs_.end()) {
+    if (answer.ok()) over_.push_back(*answer);  // it ended meanwhile
+    return;
+  }
+  if (answer.ok()) found->second.id = *answer;
+  if (!answer.ok() && answered) found->second.refused = true;
 }
 
 int Declarations::undeclared_runs() const {

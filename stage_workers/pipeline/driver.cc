@@ -154,11 +154,12 @@ class Driver {
     const auto pipeline = std::find_if(
         options_.workload.pipelines().begin(), options_.workload.pipelines().end(),
         [&record](const v1::WorkloadPipeline& p) { return p.name() == record.pipeline; });
-    const uint64_t id = declarations_->Started(run, record.pipeline);
+    declarations_->Started(run, record.pipeline);
     std::string activations(AsBytes(InitialActivations(run)));
     const absl::Duration begin = Elapsed();
     for (int stage = 0; stage < pipeline->stages_size() && record.status.ok(); ++stage) {
-      record.status = RunStage(pipeline->stages(stage), id, stage, &activations, &record);
+      record.status =
+          RunStage(pipeline->stages(stage), declarations_->IdOf(run), stage, &activations, &record);
     }
     record.seconds = absl::ToDoubleSeconds(Elapsed() - begin);
     if (record.status.ok()) record.result_sha256 = Sha256Hex(activations);

@@ -14,6 +14,22 @@
 namespace vrambroker::e2e {
 namespace {
 
+// The workload of a driver: runs of a short encoder and a decoder of so many passes.
+std::string WriteWorkload(const std::string& path, int runs, int decoder_passes) {
+  std::ofstream file(path);
+  file << R"({"name": "some", "device": {"capacityBytes": 20971520, "h2dBytesPerSecond": 1e9},
+    "components": [
+      {"name": "encoder", "layerGroups": [{"count": 8, "layerBytes": 1048576}]},
+      {"name": "decoder", "layerGroups": [{"count": 8, "layerBytes": 1048576}]}],
+    "pipelines": [{"name": "images", "stages": [
+      {"component": "encoder"}, {"component": "decoder", "passes": )"
+       << decoder_passes << R"(}]}],
+    "runs": [)";
+  for (int i = 0; i < runs; ++i) file << (i == 0 ? "" : ",") << R"({"pipeline": "images"})";
+  file << "]}\n";
+  return path;
+}
+
 class RunsTest : public E2eTest {
  protected:
   // A driver of this process with one pipeline.
@@ -103,18 +119,7 @@ TEST_F(RunsTest, RunsOfAKilledDriverEndAfterTheirGrace) {
   StartBroker({"--run-grace=500ms"});
   StageWorker& encoder = StartWorker("encoder");
   StageWorker& decoder = StartWorker("decoder", {.pass_seconds = 0.02});
-  const std::string workload = folder() + "/workload.json";
-  std::ofstream file(workload);
-  file << R"({"name": "ten", "device": {"capacityBytes": 20971520, "h2dBytesPerSecond": 1e9},
-    "components": [
-      {"name": "encoder", "layerGroups": [{"count": 8, "layerBytes": 1048576}]},
-      {"name": "decoder", "layerGroups": [{"count": 8, "layerBytes": 1048576}]}],
-    "pipelines": [{"name": "images", "stages": [
-      {"component": "encoder"}, {"component": "decoder", "passes": 100000}]}],
-    "runs": [)";
-  for (int i = 0; i < 10; ++i) file << (i == 0 ? "" : ",") << R"({"pipeline": "images"})";
-  file << "]}\n";
-  file.close();
+  const std::string workload = WriteWorkload(folder() + "/workload.json", 10, 100000);
   const std::unique_ptr<Process> driver = StartProgram(
       "driver",
       {Program("vram-pipeline"), "run", "--workload=" + workload,
@@ -138,6 +143,56 @@ TEST_F(RunsTest, RunsOfAKilledDriverEndAfterTheirGrace) {
   EXPECT_EQ(Device().retained_bytes(), 0);
   EXPECT_EQ(encoder.Component().held_layers(), 0);
   EXPECT_TRUE(Eventually([&] { return decoder.Component().failed_uses() == 1; }));
+}
+
+TEST_F(RunsTest, ADriverGoesOnWithoutItsBrokerAndDeclaresAgainToTheNextOne) {
+  StartBroker();
+  StageWorker& encoder = StartWorker("encoder", {.broker = "none"});
+  StageWorker& decoder = StartWorker("decoder", {.pass_seconds = 0.05, .broker = "none"});
+  constexpr int kRuns = 120;
+  const std::string workload = WriteWorkload(folder() + "/workload.json", kRuns, 1);
+  const std::unique_ptr<Process> driver = StartProgram(
+      "driver",
+      {Program("vram-pipeline"), "run", "--workload=" + workload,
+       absl::StrCat("--workers=encoder=", encoder.address(), ",decoder=", decoder.address()),
+       "--broker=" + broker_address(), "--name=driver"});
+  ASSERT_TRUE(Eventually([&] { return decoder.Component().uses() >= 2; })) << driver->Log();
+  EXPECT_GT(DeclaredRuns(), 0);
+
+  broker().Kill();
+  const int64_t before = decoder.Component().uses();
+  const absl::Time lost = absl::Now();
+  ASSERT_TRUE(WaitFor([&] { return decoder.Component().uses() >= before + 40; })) << driver->Log();
+  // 40 runs of 50 ms, and a quarter of a second for all of them, not for each.
+  EXPECT_LT(absl::Now() - lost, absl::Seconds(6));
+
+  StartBroker();
+  const int64_t again = decoder.Component().uses();
+  EXPECT_TRUE(Eventually([&] { return DeclaredRuns() > 0; }, absl::Seconds(5))) << driver->Log();
+  EXPECT_LT(again, kRuns);
+  EXPECT_TRUE(driver->Join(absl::Seconds(30)).ok()) << driver->Log();
+  EXPECT_EQ(decoder.Component().uses(), kRuns);
+  EXPECT_TRUE(Eventually([&] { return DeclaredRuns() == 0; }));
+}
+
+TEST_F(RunsTest, ADriverOfABrokerThatAnswersNothingLosesItsPatienceOnce) {
+  StartBroker();
+  StageWorker& encoder = StartWorker("encoder", {.broker = "none"});
+  StageWorker& decoder = StartWorker("decoder", {.pass_seconds = 0.05, .broker = "none"});
+  const std::string workload = WriteWorkload(folder() + "/workload.json", 60, 1);
+  const std::unique_ptr<Process> driver = StartProgram(
+      "driver",
+      {Program("vram-pipeline"), "run", "--workload=" + workload,
+       absl::StrCat("--workers=encoder=", encoder.address(), ",decoder=", decoder.address()),
+       "--broker=" + broker_address(), "--name=driver", "--declared=current"});
+  ASSERT_TRUE(Eventually([&] { return decoder.Component().uses() >= 2; })) << driver->Log();
+  broker().Freeze();
+  const int64_t before = decoder.Component().uses();
+  const absl::Time frozen = absl::Now();
+  EXPECT_TRUE(WaitFor([&] { return decoder.Component().uses() >= before + 20; })) << driver->Log();
+  EXPECT_LT(absl::Now() - frozen, absl::Seconds(4));
+  broker().Thaw();
+  EXPECT_TRUE(driver->Join(absl::Seconds(30)).ok()) << driver->Log();
 }
 
 }  // namespace
