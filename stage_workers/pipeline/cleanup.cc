@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "stage_workers/card/emulated_card.h"
+#include "stage_workers/worker/signals.h"
 
 namespace vrambroker::pipeline {
 namespace {
@@ -74,19 +75,13 @@ std::string NextCardName() {
 }  // namespace
 
 void CleanUpOnSignals() {
-  static sigset_t signals;
-  sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([] {
-    int signal = 0;
-    sigwait(&signals, &signal);
+  worker::OnFirstSignal({SIGINT, SIGTERM, SIGHUP}, [](int signal) {
     Registry& registry = GetRegistry();
     const std::lock_guard<std::mutex> lock(registry.mutex);
     std::fprintf(stderr, "\ninterrupted: ending %zu processes\n", registry.children.size());
     RemoveAll(registry);
     std::_Exit(128 + signal);
-  }).detach();
+  });
 }
 
 void RegisterChild(pid_t pid) {

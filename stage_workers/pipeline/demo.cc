@@ -86,6 +86,9 @@ class ArmRunner {
     fleet.broker = arm.broker;
     fleet.workers = arm.workers;
     fleet.program_folder = options_.program_folder;
+    fleet.notice = [this](const std::string& line) {
+      options_.progress(absl::StrCat(label_, " ", line));
+    };
     fleet.log_prefix =
         absl::StrCat(options_.log_folder, "/", absl::StrFormat("%g", card_gib_), "-", arm.name);
     return fleet;

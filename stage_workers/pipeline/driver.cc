@@ -23,6 +23,8 @@ namespace vrambroker::pipeline {
 namespace {
 
 constexpr absl::Duration kStatusTimeout = absl::Seconds(30);
+// A worker that is not ready is asked again after this.
+constexpr absl::Duration kAskAgain = absl::Milliseconds(50);
 
 using Links = std::map<std::string, std::unique_ptr<StageLink>>;
 
@@ -81,7 +83,7 @@ class Driver {
                options.warm_ups) {}
 
   absl::StatusOr<DriverReport> Run() {
-    // Also shows that every worker answers before anything is started.
+    if (absl::Status ready = WaitForWorkers(); !ready.ok()) return ready;
     absl::StatusOr<int64_t> before = CopiedBytes();
     if (!before.ok()) return before.status();
     copied_before_ = *before;
@@ -189,6 +191,29 @@ class Driver {
     record->stall_seconds += response->stall_seconds();
     record->bytes_to_device += response->bytes_to_device();
     record->peak_bytes = std::max(record->peak_bytes, response->peak_bytes());
+    return absl::OkStatus();
+  }
+
+  // Until every worker runs stages; also shows that each answers before anything is started.
+  absl::Status WaitForWorkers() {
+    const absl::Time give_up = absl::Now() + options_.stage_timeout;
+    for (const auto& [name, link] : links_) {
+      std::string said;
+      while (true) {
+        const absl::StatusOr<v1::StageWorkerStatus> status = link->GetStatus(kStatusTimeout);
+        if (!status.ok()) return status.status();
+        const std::string& waiting = status->waiting_for();
+        if (waiting.empty()) break;
+        const std::string line = absl::StrCat("worker of ", name, " waits: ", waiting);
+        if (absl::Now() >= give_up) {
+          return absl::DeadlineExceededError(absl::StrCat(
+              line, "; given up after ", absl::FormatDuration(options_.stage_timeout)));
+        }
+        if (options_.notice && line != said) options_.notice(line);
+        said = line;
+        absl::SleepFor(kAskAgain);
+      }
+    }
     return absl::OkStatus();
   }
 

@@ -79,12 +79,16 @@ struct DriverOptions {
   double time_scale = 1;
   // The first so many runs are over before the next begins, and do not count.
   int warm_ups = 0;
-  // Longest time for one stage, waiting for admission included.
+  // Longest time for one stage, waiting for admission included; and for workers to become ready
+  // before the first.
   absl::Duration stage_timeout = absl::Minutes(10);
   // Start no run after one that failed.
   bool stop_at_error = false;
   // Hears of each request when it is over, one at a time. May be empty.
   std::function<void(const RequestRecord&)> on_request;
+  // Hears one line of what it waits for before the first run, such as a worker whose component the
+  // broker refuses for now. May be empty.
+  std::function<void(const std::string&)> notice;
 };
 
 struct DriverReport {

@@ -12,11 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "stage_workers/offload/weights_writer.h"
+#include "stage_workers/pipeline/stage_link.h"
 
 namespace vrambroker::pipeline {
 namespace {
 
 constexpr absl::Duration kStopPatience = absl::Seconds(20);
+// A worker that is not ready is asked this often why, and has as long to answer.
+constexpr absl::Duration kAskWorker = absl::Milliseconds(500);
 
 bool Exists(const std::string& path) {
   std::error_code error;
@@ -137,14 +140,34 @@ absl::Status Fleet::StartWorkers() {
     workers_[name] = *std::move(child);
   }
   for (const auto& [name, child] : workers_) {
-    const std::string ready = folder_.path() + "/" + name + ".ready";
-    absl::Status status =
-        child->WaitUntil([&ready] { return Exists(ready); }, options_.start_timeout);
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("worker ", name, ": ", status.message()));
-    }
+    if (absl::Status status = WaitForWorker(name, *child); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+// Until it is ready; asks it meanwhile what it waits for.
+absl::Status Fleet::WaitForWorker(const std::string& name, ChildProcess& worker) {
+  const std::string ready = folder_.path() + "/" + name + ".ready";
+  const std::string socket = folder_.path() + "/" + name;
+  StageLink link(addresses_.at(name));
+  std::string waiting;
+  absl::Time ask_at = absl::Now() + kAskWorker;
+  const auto is_ready = [&] {
+    if (Exists(ready)) return true;
+    if (absl::Now() < ask_at || !Exists(socket)) return false;
+    const absl::StatusOr<v1::StageWorkerStatus> status = link.GetStatus(kAskWorker);
+    ask_at = absl::Now() + kAskWorker;
+    if (!status.ok() || status->waiting_for().empty() || status->waiting_for() == waiting) {
+      return false;
+    }
+    waiting = status->waiting_for();
+    if (options_.notice) options_.notice(absl::StrCat("worker ", name, " waits: ", waiting));
+    return false;
+  };
+  const absl::Status status = worker.WaitUntil(is_ready, options_.start_timeout);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("worker ", name, ": ", status.message(),
+                                                  waiting.empty() ? "" : "; it waits: ", waiting));
 }
 
 absl::StatusOr<int64_t> Fleet::PeakBytes() {

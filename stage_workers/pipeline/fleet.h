@@ -4,6 +4,7 @@
 #define VRAMBROKER_STAGE_WORKERS_PIPELINE_FLEET_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,6 +44,9 @@ struct FleetOptions {
   std::string program_folder;
   std::string log_prefix;
   absl::Duration start_timeout = absl::Seconds(60);
+  // Hears one line of what a worker waits for at its start, such as the broker's refusal of its
+  // component. May be empty.
+  std::function<void(const std::string&)> notice;
 };
 
 class Fleet {
@@ -71,6 +75,7 @@ class Fleet {
   absl::Status MakeCard();
   absl::Status StartBroker();
   absl::Status StartWorkers();
+  absl::Status WaitForWorker(const std::string& name, ChildProcess& worker);
   std::string Log(const std::string& name) const;
 
   const FleetOptions options_;

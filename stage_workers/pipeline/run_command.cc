@@ -109,6 +109,7 @@ absl::StatusOr<DriverOptions> OptionsFromFlags() {
   options.time_scale = absl::GetFlag(FLAGS_time_scale);
   options.warm_ups = absl::GetFlag(FLAGS_skip_first);
   options.stage_timeout = absl::GetFlag(FLAGS_stage_timeout);
+  options.notice = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   const int count = options.workload.runs_size();
   options.on_request = [count](const RequestRecord& request) {
     std::fprintf(stderr, "run %d of %d: %s\n", request.run, count,
@@ -131,6 +132,7 @@ absl::StatusOr<FleetOptions> FleetFromFlags(const DriverOptions& driver) {
   }
   fleet.broker = driver.broker != "none";
   fleet.program_folder = BinFolder();
+  fleet.notice = driver.notice;
   const std::string logs = absl::StrCat(folder, "/logs/", getpid());
   fleet.log_prefix = logs + "/run";
   for (const v1::WorkloadComponent& component : driver.workload.components()) {

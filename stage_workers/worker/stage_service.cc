@@ -4,6 +4,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -26,6 +27,9 @@ constexpr int kMaxThreads = 64;
 constexpr absl::Duration kLastAnswer = absl::Milliseconds(200);
 constexpr size_t kBlockBytes = card::kLaneBlock * sizeof(uint64_t);
 constexpr char kUnixPrefix[] = "unix:";
+constexpr char kLockSuffix[] = ".lock";
+// A lock whose file was removed while it was taken is tried again so often.
+constexpr int kLockAttempts = 16;
 
 // The codes of absl are those of gRPC.
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -143,20 +147,33 @@ absl::StatusOr<std::string> SocketPath(const std::string& address) {
   return address.substr(prefix);
 }
 
-// A descriptor that holds the lock of a socket's path.
+// Whether a descriptor's file is the one that lies at a path.
+bool LiesAt(int fd, const std::string& path) {
+  struct stat own = {};
+  struct stat there = {};
+  return fstat(fd, &own) == 0 && stat(path.c_str(), &there) == 0 && own.st_ino == there.st_ino &&
+         own.st_dev == there.st_dev;
+}
+
+// A descriptor that holds the lock of a socket's path. Whoever holds it removes the file at its
+// end, so that a lock counts only on the file that lies there.
 absl::StatusOr<int> LockPath(const std::string& path) {
-  const std::string lock = path + ".lock";
-  const int fd = open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return absl::UnavailableError(
-        absl::StrCat("--listen: cannot make ", lock, ": ", std::strerror(errno)));
-  }
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  const std::string lock = path + kLockSuffix;
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    const int fd = open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) {
+      return absl::UnavailableError(
+          absl::StrCat("--listen: cannot make ", lock, ": ", std::strerror(errno)));
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      close(fd);
+      break;
+    }
+    if (LiesAt(fd, lock)) return fd;
     close(fd);
-    return absl::AlreadyExistsError(
-        absl::StrCat("--listen: another process serves ", path, " (it holds ", lock, ")"));
   }
-  return fd;
+  return absl::AlreadyExistsError(
+      absl::StrCat("--listen: another process serves ", path, " (it holds ", lock, ")"));
 }
 
 }  // namespace
@@ -217,7 +234,8 @@ class StageServer::Impl {
       : service(worker), lock_fd(lock), socket_path(std::move(path)) {}
   ~Impl() {
     server.reset();
-    unlink(socket_path.c_str());
+    if (served) unlink(socket_path.c_str());
+    unlink((socket_path + kLockSuffix).c_str());
     close(lock_fd);
   }
 
@@ -225,6 +243,8 @@ class StageServer::Impl {
   const int lock_fd;
   const std::string socket_path;
   std::unique_ptr<grpc::Server> server;
+  // Whether the socket is ours.
+  bool served = false;
 };
 
 StageServer::StageServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -248,7 +268,12 @@ absl::StatusOr<std::unique_ptr<StageServer>> StageServer::Start(Worker* worker,
   if (impl->server == nullptr) {
     return absl::UnavailableError(absl::StrCat("--listen: cannot listen on ", address));
   }
+  impl->served = true;
   return std::unique_ptr<StageServer>(new StageServer(std::move(impl)));
+}
+
+std::vector<std::string> StageServer::Files() const {
+  return {impl_->socket_path, impl_->socket_path + kLockSuffix};
 }
 
 void StageServer::Stop(absl::Duration grace) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -35,6 +36,8 @@ class StageServer {
   // Refuses new calls, lets running ones end until `grace` has passed, then cancels them and waits.
   void Stop(absl::Duration grace);
   ~StageServer();
+  // The socket and what lies beside it, for a process that ends without destroying this.
+  std::vector<std::string> Files() const;
 
  private:
   class Impl;

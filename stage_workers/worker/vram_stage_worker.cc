@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "stage_workers/worker/command_line.h"
+#include "stage_workers/worker/signals.h"
 #include "stage_workers/worker/stage_service.h"
 #include "stage_workers/worker/worker.h"
 
@@ -76,8 +77,10 @@ ABSL_FLAG(
     "Whether the allocator gives what it keeps back to the card after each use, so that other "
     "processes can have it. Does nothing with a broker, which asks for it when somebody is "
     "short, nor with --caching-allocator=false.");
-ABSL_FLAG(absl::Duration, start_timeout, absl::Minutes(5),
-          "How long attaching and placing may take before the worker gives up.");
+ABSL_FLAG(
+    absl::Duration, start_timeout, absl::Minutes(5),
+    "How long attaching and placing may take before the worker gives up: above 0. What it waits "
+    "for is said on stderr and in its status meanwhile.");
 
 namespace vrambroker::worker {
 namespace {
@@ -91,7 +94,8 @@ CommandHelp Help() {
       "vram-stage-worker: owns components of a pipeline on a card and serves them as stages.\n\n"
       "  vram-stage-worker --component=dit --weights=dit.safetensors --card=emulated:a \\\n"
       "      --listen=unix:/run/dit.sock [--broker=unix:/run/vram-broker/broker.sock]\n\n"
-      "Says \"ready ADDRESS\" on stderr when it serves. SIGTERM and SIGINT: releases everything "
+      "Says \"ready ADDRESS\" on stderr when it runs stages, and before that what it waits for. "
+      "SIGTERM and SIGINT: releases everything "
       "and "
       "exits 0.",
       {"name",
@@ -160,6 +164,7 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   options.pass_seconds = absl::GetFlag(FLAGS_pass_seconds);
   options.time_scale = absl::GetFlag(FLAGS_time_scale);
   options.caching_allocator = absl::GetFlag(FLAGS_caching_allocator);
+  options.notice = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   return options;
 }
 
@@ -174,16 +179,18 @@ absl::Status WriteReadyFile(const std::string& path, const std::string& address)
   return absl::UnavailableError(absl::StrCat("--ready-file: cannot write ", path));
 }
 
-// SIGTERM and SIGINT, blocked in every thread that begins after it. Before the worker serves they
-// end the process at once, which gives its device memory back; then Wait() returns.
+// SIGTERM and SIGINT. Before the worker runs stages they end the process at once, which gives its
+// device memory back; then Wait() returns.
 class StopSignals {
  public:
   StopSignals() {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGTERM);
-    sigaddset(&signals_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    std::thread([this] { Watch(); }).detach();
+    OnFirstSignal({SIGTERM, SIGINT}, [this](int signal) { Take(signal); });
+  }
+
+  // Has these files removed where a signal ends the process at once.
+  void RemoveAtOnce(std::vector<std::string> files) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    files_ = std::move(files);
   }
 
   void Wait() {
@@ -193,21 +200,22 @@ class StopSignals {
   }
 
  private:
-  void Watch() {
-    int signal = 0;
-    sigwait(&signals_, &signal);
+  void Take(int signal) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::fprintf(stderr, "signal %d: releasing everything\n", signal);
-    if (!serving_) std::_Exit(0);
+    if (!serving_) {
+      for (const std::string& file : files_) unlink(file.c_str());
+      std::_Exit(0);
+    }
     signalled_ = true;
     changed_.notify_all();
   }
 
-  sigset_t signals_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool serving_ = false;
   bool signalled_ = false;
+  std::vector<std::string> files_;
 };
 
 // Ends the process should it hang in an orderly end.
@@ -230,10 +238,13 @@ absl::Status Serve(StopSignals& signals) {
     std::fprintf(stderr, "--tier=pinned was refused, pageable memory serves: %s\n",
                  (*worker)->pin_status().ToString().c_str());
   }
-  absl::Status started = (*worker)->Start(absl::Now() + absl::GetFlag(FLAGS_start_timeout));
-  if (!started.ok()) return started;
+  if (absl::Status connected = (*worker)->Connect(); !connected.ok()) return connected;
+  // Served before it has started, so that its status says what it waits for.
   absl::StatusOr<std::unique_ptr<StageServer>> server = StageServer::Start(worker->get(), address);
   if (!server.ok()) return server.status();
+  signals.RemoveAtOnce((*server)->Files());
+  absl::Status started = (*worker)->Start(absl::Now() + absl::GetFlag(FLAGS_start_timeout));
+  if (!started.ok()) return started;
   const std::string ready_file = absl::GetFlag(FLAGS_ready_file);
   if (!ready_file.empty()) {
     if (absl::Status status = WriteReadyFile(ready_file, address); !status.ok()) return status;

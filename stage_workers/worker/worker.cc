@@ -112,13 +112,15 @@ absl::Status Worker::AddStage(const std::string& name, const std::string& weight
   return absl::OkStatus();
 }
 
-absl::Status Worker::ConnectBroker() {
+absl::Status Worker::Connect() {
+  if (!brokered()) return absl::OkStatus();
   client::ClientOptions options;
   options.address = options_.broker;
   options.worker = options_.name;
   options.pool = pool_adapter_.get();
   options.lock_dir = options_.lock_dir;
   options.device_uuid = card_->Uuid();
+  options.notice = options_.notice;
   for (const auto& stage : stages_) {
     options.components.push_back(stage->component.get());
     options.configured_resident.emplace_back(stage->component->name(), stage->configured);
@@ -134,15 +136,33 @@ absl::Status Worker::ConnectBroker() {
 }
 
 absl::Status Worker::Start(absl::Time deadline) {
-  if (brokered()) {
-    if (absl::Status status = ConnectBroker(); !status.ok()) return status;
-    return client_->WaitReady(deadline);
+  if (client_ == nullptr) {
+    if (absl::Status status = Connect(); !status.ok()) return status;
   }
+  const absl::Status status = brokered() ? client_->WaitReady(deadline) : Place();
+  if (status.ok()) started_ = true;
+  return status;
+}
+
+absl::Status Worker::Place() {
   for (const auto& stage : stages_) {
     const std::lock_guard<std::mutex> lock(stage->component->lock());
     if (absl::Status status = stage->component->PlaceFixed(); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+std::string Worker::WaitingFor() const {
+  if (started_) return "";
+  const std::string waiting = client_ == nullptr ? "" : client_->WaitingFor();
+  return waiting.empty() ? "placing its components" : waiting;
+}
+
+absl::Status Worker::CheckStarted() const {
+  const std::string waiting = WaitingFor();
+  if (waiting.empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("worker ", options_.name, " runs no stages yet: ", waiting));
 }
 
 absl::StatusOr<Worker::Stage*> Worker::Find(const std::string& component) {
@@ -156,6 +176,7 @@ absl::StatusOr<Worker::Stage*> Worker::Find(const std::string& component) {
 
 absl::StatusOr<StageResult> Worker::RunStage(const std::string& component,
                                              const StageRequest& request, int* layers) {
+  if (absl::Status status = CheckStarted(); !status.ok()) return status;
   const absl::StatusOr<Stage*> stage = Find(component);
   if (!stage.ok()) return stage.status();
   *layers = (*stage)->component->layer_count();
@@ -165,6 +186,7 @@ absl::StatusOr<StageResult> Worker::RunStage(const std::string& component,
 }
 
 absl::StatusOr<int64_t> Worker::ReleaseAll() {
+  if (absl::Status status = CheckStarted(); !status.ok()) return status;
   for (const auto& stage : stages_) {
     if (stage->component->permanent() && !options_.host_copy) {
       return absl::FailedPreconditionError(
@@ -207,6 +229,7 @@ v1::StageWorkerStatus Worker::Status() {
     status.set_device_peak_bytes(usage->peak_used);
   }
   status.set_attached(client_ != nullptr && client_->attached());
+  status.set_waiting_for(WaitingFor());
   return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ struct WorkerOptions {
   // Times are divided by this; above 0.
   double time_scale = 1;
   LocalRules rules;
+  // Hears one line of what becomes of the broker's session, as client::ClientOptions says.
+  std::function<void(const std::string&)> notice = {};
 };
 
 // Thread-safe after Start.
@@ -58,16 +61,22 @@ class Worker {
   // Gives everything on the card back.
   ~Worker();
 
-  // Places fixed weights and permanent sets: at once without a broker, else once it has admitted
-  // them. Errors: RESOURCE_EXHAUSTED where they do not fit, DEADLINE_EXCEEDED.
+  // Begins a session with the broker, where there is one to be: from here on Status() says what is
+  // waited for. Once, and not together with other calls.
+  absl::Status Connect();
+  // Connects where that has not been done, then places fixed weights and permanent sets: at once
+  // without a broker, else once it has admitted them. Errors: RESOURCE_EXHAUSTED where they do not
+  // fit (with the broker's words, where it goes on refusing them until the deadline),
+  // DEADLINE_EXCEEDED.
   absl::Status Start(absl::Time deadline);
 
-  // NOT_FOUND for a component that is not here; else as StageRunner::Run. An empty name is the only
+  // UNAVAILABLE until it has started, NOT_FOUND for a component that is not here; else as
+  // StageRunner::Run. An empty name is the only
   // component.
   absl::StatusOr<StageResult> RunStage(const std::string& component, const StageRequest& request,
                                        int* layers);
-  // Returns the bytes given back. FAILED_PRECONDITION, with nothing released, where a permanent set
-  // has no host copy.
+  // Returns the bytes given back. UNAVAILABLE until it has started; FAILED_PRECONDITION, with
+  // nothing released, where a permanent set has no host copy.
   absl::StatusOr<int64_t> ReleaseAll();
   v1::StageWorkerStatus Status();
 
@@ -87,7 +96,10 @@ class Worker {
   explicit Worker(const WorkerOptions& options) : options_(options) {}
   absl::Status OpenCard();
   absl::Status AddStage(const std::string& name, const std::string& weights);
-  absl::Status ConnectBroker();
+  absl::Status Place();
+  // What Start() waits for, in words; empty once it has ended well.
+  std::string WaitingFor() const;
+  absl::Status CheckStarted() const;
   absl::StatusOr<Stage*> Find(const std::string& component);
   bool brokered() const { return options_.broker != "none"; }
 
@@ -99,6 +111,7 @@ class Worker {
   std::unique_ptr<ManagedPoolAdapter> pool_adapter_;
   std::unique_ptr<client::BrokerClient> client_;
   absl::Status pin_status_;
+  std::atomic<bool> started_{false};
 };
 
 }  // namespace vrambroker::worker

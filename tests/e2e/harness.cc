@@ -247,7 +247,18 @@ std::string E2eTest::MakeWeights(const std::string& name, const WorkerSetup& set
   return path;
 }
 
+bool E2eTest::Ready(const std::string& name) const {
+  return std::filesystem::exists(absl::StrCat(folder_->path(), "/", name, ".ready"));
+}
+
 StageWorker& E2eTest::StartWorker(const std::string& name, const WorkerSetup& setup) {
+  StageWorker& worker = BeginWorker(name, setup);
+  EXPECT_TRUE(WaitFor([&] { return Ready(name) || !worker.Running(); }, kStartTimeout));
+  EXPECT_TRUE(worker.Running() && Ready(name)) << worker.Log();
+  return worker;
+}
+
+StageWorker& E2eTest::BeginWorker(const std::string& name, const WorkerSetup& setup) {
   const std::string ready = absl::StrCat(folder_->path(), "/", name, ".ready");
   std::filesystem::remove(ready);
   const std::string address = absl::StrCat("unix:", folder_->path(), "/", name);
@@ -264,9 +275,6 @@ StageWorker& E2eTest::StartWorker(const std::string& name, const WorkerSetup& se
       absl::StrCat("--pass-seconds=", setup.pass_seconds)};
   command.insert(command.end(), setup.flags.begin(), setup.flags.end());
   std::unique_ptr<pipeline::ChildProcess> child = StartChild(name, command);
-  const absl::Status started =
-      child->WaitUntil([&ready] { return std::filesystem::exists(ready); }, kStartTimeout);
-  EXPECT_TRUE(started.ok()) << started.ToString();
   workers_[name] = std::make_unique<StageWorker>(std::move(child), name, address);
   return *workers_[name];
 }

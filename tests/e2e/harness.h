@@ -145,6 +145,9 @@ class E2eTest : public testing::Test {
   std::vector<std::string> BrokerCommand(const std::string& socket, const std::string& device,
                                          const std::vector<std::string>& flags);
   StageWorker& StartWorker(const std::string& name, const WorkerSetup& setup = {});
+  // The same without waiting until it is ready.
+  StageWorker& BeginWorker(const std::string& name, const WorkerSetup& setup = {});
+  bool Ready(const std::string& name) const;
   // Starts a program beside this one; its log is NAME.log.
   std::unique_ptr<Process> StartProgram(const std::string& name,
                                         const std::vector<std::string>& command);
