@@ -1,6 +1,7 @@
 // What a worker says while it cannot run stages, and of a broker that comes and goes.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -66,6 +67,7 @@ TEST_F(WorkerStartTest, AWorkerThatGivesUpNamesTheRefusalAndLeavesNoFiles) {
   EXPECT_THAT(late.Log(), AllOf(HasSubstr("RESOURCE_EXHAUSTED: the broker refused late/late needs"),
                                 HasSubstr(kMissing)));
   StageWorker& stopped = BeginWorker("later", kPermanent);
+  ASSERT_TRUE(WaitFor([&] { return std::filesystem::exists(folder() + "/later"); }));
   ASSERT_TRUE(WaitFor([&] {
     return stopped.Begin(Stage())->status().error_message().find("runs no") != std::string::npos;
   }));
