@@ -25,6 +25,13 @@ constexpr char kMissing[] = "are missing on emulated:";
 
 class WorkerStartTest : public E2eTest {
  protected:
+  // Until the worker has heard of its refusal and can be asked.
+  bool Refused(StageWorker& worker) {
+    return WaitFor([&] {
+      return worker.Log().find("was refused") != std::string::npos &&
+             std::filesystem::exists(folder() + "/" + worker.name());
+    });
+  }
   std::string WriteWorkload() const {
     const std::string path = folder() + "/workload.json";
     std::ofstream(path)
@@ -41,7 +48,7 @@ TEST_F(WorkerStartTest, ARefusedPermanentSetIsSaidAtOnceAndAdmittedOnceThereIsRo
   StartBroker();
   StageWorker& early = StartWorker("early", kPermanent);
   StageWorker& late = BeginWorker("late", kPermanent);
-  ASSERT_TRUE(WaitFor([&] { return late.Log().find("was refused") != std::string::npos; }));
+  ASSERT_TRUE(Refused(late));
   EXPECT_THAT(late.Log(), AllOf(HasSubstr("component late was refused and waits for room: "),
                                 HasSubstr(kNeed), HasSubstr(kMissing)));
   EXPECT_THAT(late.GetStatus().waiting_for(), AllOf(HasSubstr(kNeed), HasSubstr(kMissing)));
@@ -67,7 +74,7 @@ TEST_F(WorkerStartTest, AWorkerThatGivesUpNamesTheRefusalAndLeavesNoFiles) {
   EXPECT_THAT(late.Log(), AllOf(HasSubstr("RESOURCE_EXHAUSTED: the broker refused late/late needs"),
                                 HasSubstr(kMissing)));
   StageWorker& stopped = BeginWorker("later", kPermanent);
-  ASSERT_TRUE(WaitFor([&] { return std::filesystem::exists(folder() + "/later"); }));
+  ASSERT_TRUE(Refused(stopped));
   ASSERT_TRUE(WaitFor([&] {
     return stopped.Begin(Stage())->status().error_message().find("runs no") != std::string::npos;
   }));
@@ -81,7 +88,7 @@ TEST_F(WorkerStartTest, ADriverShowsWhatItsWorkerWaitsFor) {
   StartBroker();
   StartWorker("early", kPermanent);
   StageWorker& late = BeginWorker("late", kPermanent);
-  ASSERT_TRUE(WaitFor([&] { return late.Log().find("was refused") != std::string::npos; }));
+  ASSERT_TRUE(Refused(late));
   const std::unique_ptr<Process> driver =
       StartProgram("driver", {Program("vram-pipeline"), "run", "--workload=" + WriteWorkload(),
                               "--workers=late=" + late.address(), "--stage-timeout=500ms"});
