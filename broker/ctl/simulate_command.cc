@@ -3,9 +3,11 @@
 #include <chrono>
 #include <fstream>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "broker/ctl/arguments.h"
+#include "broker/ctl/plot_svg.h"
+#include "broker/ctl/render.h"
 #include "broker/ctl/simulate_report.h"
 #include "broker/ctl/simulation_arguments.h"
 
@@ -119,6 +121,21 @@ absl::StatusOr<std::vector<SimulationRow>> RunAll(const Wanted& wanted) {
   return rows;
 }
 
+bool Draw(const Wanted& wanted, const SimulationRow& row) {
+  sim::Workload workload = wanted.workloads.front();
+  workload.device.capacity_bytes = row.capacity_bytes;
+  std::string who(sim::RuleName(row.rule));
+  if (row.rule == sim::Rule::kBroker) {
+    absl::StrAppend(&who, ", declared: ", DeclaredName(row.declared),
+                    row.load_ahead ? ", loading ahead" : ", nothing loaded ahead");
+  }
+  std::ofstream file(wanted.plot);
+  file << PlotSvg(workload, row.result,
+                  absl::StrFormat("%s on %s: %s; %.3f s lost to loading", row.workload,
+                                  RenderBytes(row.capacity_bytes), who, row.result.stall_seconds));
+  return file.flush().good();
+}
+
 }  // namespace
 
 int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error) {
@@ -127,10 +144,14 @@ int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::
     error << "vramctl simulate: " << wanted.status().message() << "; --help says more\n";
     return kWrong;
   }
-  const auto rows = RunAll(*wanted);
+  const absl::StatusOr<std::vector<SimulationRow>> rows = RunAll(*wanted);
   if (!rows.ok()) {
     error << "vramctl simulate: " << rows.status().message() << "\n";
     return rows.status().code() == absl::StatusCode::kInvalidArgument ? kWrong : kBroken;
+  }
+  if (!wanted->plot.empty() && !Draw(*wanted, rows->front())) {
+    error << "vramctl simulate: --plot: " << wanted->plot << " cannot be written\n";
+    return kWrong;
   }
   out << (wanted->format == "json"  ? SimulationJson(*rows)
           : wanted->format == "csv" ? SimulationCsv(*rows)

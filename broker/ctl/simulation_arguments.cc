@@ -8,6 +8,7 @@
 #include "broker/ctl/simulate_report.h"
 #include "broker/ctl/workload_file.h"
 #include "broker/server/size.h"
+#include "broker/sim/random_workload.h"
 
 namespace vrambroker::ctl {
 
@@ -20,6 +21,14 @@ absl::Status TakeWorkloads(const Arguments& arguments, std::vector<sim::Workload
     absl::StatusOr<sim::Workload> workload = LoadWorkload(path);
     if (!workload.ok()) return workload.status();
     workloads->push_back(*std::move(workload));
+  }
+  for (const std::string& text : arguments.All("random")) {
+    uint64_t seed = 0;
+    if (!absl::SimpleAtoi(text, &seed)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--random: '", text, "' given, a number from 0 to 2^64 - 1 is allowed"));
+    }
+    workloads->push_back(sim::RandomWorkload(seed));
   }
   if (!workloads->empty()) return absl::OkStatus();
   return absl::InvalidArgumentError("no workload is named; a file, or --random SEED, is needed");

@@ -162,10 +162,12 @@ class Simulation {
     result_.requests[static_cast<size_t>(run)].stall_seconds += outcome.stall_seconds;
     card_.End(component);
     decider_->Ended(open.request, outcome);
+    const Place& after = card_.place(component);
+    const int kept = after.use.has_value() ? after.use->held_before : after.held;
     if (options_.record) {
       result_.uses.push_back({run, open.request.stage, component, open.asked, use.began,
-                              card_.now(), use.held_before, use.granted,
-                              card_.place(component).held, outcome.stall_seconds});
+                              card_.now(), use.held_before, use.granted, kept,
+                              outcome.stall_seconds});
     }
     if (open.request.stage + 1 < StagesOf(run)) {
       Ask(run, open.request.stage + 1);
