@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "broker/ctl/broker_commands.h"
+#include "broker/ctl/plan_command.h"
 #include "broker/ctl/simulate_command.h"
 
 namespace vrambroker::ctl {
@@ -39,7 +40,8 @@ struct LocalCommand {
   int (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error);
 };
 
-constexpr LocalCommand kLocalCommands[] = {{"simulate", kSimulateUsage, Simulate}};
+constexpr LocalCommand kLocalCommands[] = {{"simulate", kSimulateUsage, Simulate},
+                                           {"plan", kPlanUsage, Plan}};
 
 bool AsksForHelp(const std::string& argument) {
   return argument == "--help" || argument == "-help" || argument == "-h" || argument == "help";

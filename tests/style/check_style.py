@@ -21,6 +21,7 @@ CODE = (".cc", ".h", ".cu", ".cuh")
 TEXT = CODE + (".py", ".proto", ".sh", ".md", ".txt", ".cmake", ".json", ".yaml", ".yml", ".toml")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+PURE = ("broker/core/", "broker/sim/")
 CORE_STD_BANNED = {"chrono", "condition_variable", "ctime", "filesystem", "fstream", "future",
                    "iostream", "mutex", "random_device", "semaphore", "shared_mutex", "stop_token",
                    "thread"}
@@ -90,14 +91,16 @@ def check_length(tree: Tree):
 
 def include_fault(name: str, system: bool, header: str):
     """What is wrong with this include in this file, or None."""
-    if name.startswith("broker/core/"):
+    if name.startswith(PURE):
         if system:
             if header in CORE_STD_BANNED or "/" in header or header.endswith(".h"):
-                return "the core has no thread, clock, I/O or system header"
+                return "core and simulator have no thread, clock, I/O or system header"
         elif header.startswith(CORE_ABSL_BANNED):
-            return "the core has no clock, lock or flag: time is passed in"
+            return "core and simulator have no clock, lock or flag: time is passed in"
+        elif header.startswith("broker/sim/") and name.startswith("broker/sim/"):
+            return None
         elif not header.startswith(("broker/core/", "absl/")):
-            return "the core includes broker/core, the standard library and absl only"
+            return "the core includes broker/core, the standard library and absl only; the simulator itself, too"
     elif name.startswith("broker/"):
         if header.startswith("client/") and not name.startswith("broker/ctl/"):
             return "the broker never includes the client (only vramctl, which is one, does)"
@@ -129,8 +132,8 @@ def check_includes(tree: Tree):
 
 def check_core_clock(tree: Tree):
     for name, text in tree.ending(*CODE):
-        if name.startswith("broker/core/"):
-            yield from matches(name, text, CORE_CLOCKS, "the core asks no clock: time is passed in")
+        if name.startswith(PURE):
+            yield from matches(name, text, CORE_CLOCKS, "core and simulator ask no clock: time is passed in")
 
 
 def matches(name: str, text: str, pattern: re.Pattern, message: str):

@@ -53,6 +53,14 @@ class StyleChecker(unittest.TestCase):
         for header in ("<vector>", "<cstdint>", '"absl/time/time.h"', '"broker/core/units.h"'):
             self.clean("broker/core/a.cc", f"#include {header}\n")
 
+    def test_includes_of_the_simulator(self):
+        for header in ("<thread>", "<chrono>", '"absl/time/clock.h"', '"broker/ctl/render.h"',
+                       '"vrambroker/v1/workload.pb.h"'):
+            self.flags("include", "broker/sim/a.cc", f"#include {header}\n")
+        for header in ("<vector>", '"broker/sim/card.h"', '"broker/core/machine.h"', '"absl/time/time.h"'):
+            self.clean("broker/sim/a.cc", f"#include {header}\n")
+        self.flags("include", "broker/core/a.cc", '#include "broker/sim/card.h"\n')
+
     def test_direction_of_includes(self):
         self.flags("include", "client/cpp/a.h", '#include "broker/core/units.h"\n')
         self.flags("include", "client/cpp/a.h", '#include "stage_workers/card/card.h"\n')

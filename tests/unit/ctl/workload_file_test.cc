@@ -1,0 +1,56 @@
+#include "broker/ctl/workload_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+
+namespace vrambroker::ctl {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kGood[] = R"({
+  "name": "good",
+  "device": {"capacity_bytes": "1000", "reserve_bytes": "10", "h2d_bytes_per_second": 5.0},
+  "components": [{"name": "a", "layer_groups": [{"count": 2, "layer_bytes": "7"}]}],
+  "pipelines": [{"name": "p", "stages": [{"component": "a"}]}],
+  "runs": [{"pipeline": "p"}, {"pipeline": "p", "arrival_seconds": 2.5}]
+})";
+
+TEST(WorkloadFile, PutsDefaultsInPlaceOfZeros) {
+  const absl::StatusOr<sim::Workload> w = ParseWorkload(kGood);
+  ASSERT_TRUE(w.ok()) << w.status();
+  EXPECT_EQ(w->name, "good");
+  EXPECT_EQ(w->device.capacity_bytes, 1000);
+  EXPECT_EQ(w->max_concurrent_runs, 1);
+  EXPECT_EQ(w->components[0].window_layers, 2);
+  EXPECT_EQ(w->components[0].WindowBytes(), 14);
+  EXPECT_EQ(w->pipelines[0].stages[0].passes, 1);
+  EXPECT_EQ(w->runs[1].arrival_seconds, 2.5);
+}
+
+TEST(WorkloadFile, NamesWhatIsWrong) {
+  const std::pair<std::pair<const char*, const char*>, const char*> cases[] = {
+      {{"\"component\": \"a\"", "\"component\": \"b\""},
+       "pipelines[0].stages[0].component: \"b\" is no component of this workload"},
+      {{"[{\"pipeline\": \"p\"}", "[{\"pipeline\": \"q\"}"},
+       "runs[0].pipeline: \"q\" is no pipeline"},
+      {{"\"1000\"", "\"-1\""}, "device.capacity_bytes: -1 given"},
+      {{"\"count\": 2", "\"count\": 0"}, "components[0].layer_groups[0].count: 0 given"},
+      {{"\"name\": \"good\"", "\"nom\": \"good\""}, "no workload: "},
+      {{"{", "["}, "no workload: "},
+  };
+  for (const auto& [change, message] : cases) {
+    const absl::StatusOr<sim::Workload> w = ParseWorkload(absl::StrReplaceAll(kGood, {change}));
+    EXPECT_EQ(w.status().code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(std::string(w.status().message()), HasSubstr(message));
+  }
+}
+
+TEST(WorkloadFile, ThatIsNotThereCannotBeRead) {
+  EXPECT_EQ(LoadWorkload("/nonexistent/w.json").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace vrambroker::ctl
