@@ -140,12 +140,20 @@ absl::Status StreamedComponent::StartLoad(Place& place, const TensorGroup& tenso
 
 absl::Status StreamedComponent::FinishLoad(Place& place) {
   if (place.loading == nullptr) return absl::OkStatus();
-  absl::Status status = place.loading->Wait();
+  absl::Status status = AwaitCopy(place.loading);
   place.loading = nullptr;
   if (!status.ok()) return status;
   place.loaded = true;
   counters_.bytes_to_device += place.buffer.bytes;
   return absl::OkStatus();
+}
+
+absl::Status StreamedComponent::AwaitCopy(const card::Event& copy) const {
+  if (absl::Status status = copy->Wait(); !status.ok() || map_.file == nullptr) return status;
+  const absl::Status whole = map_.file->CheckWhole();
+  if (whole.ok()) return whole;
+  return absl::Status(whole.code(),
+                      absl::StrCat("component ", options_.name, ": ", whole.message()));
 }
 
 void StreamedComponent::FreePlace(Place& place) {

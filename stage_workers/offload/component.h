@@ -134,7 +134,7 @@ class StreamedComponent {
   absl::Status BeginUse(const UseOptions& use);
   // One pass over all layers in execution order, taking `pass_time` if no copy is waited for
   // (spread over layers by their bytes). After an error the use can only be ended; what it had
-  // loaded is still counted in bytes().
+  // loaded is still counted in bytes(). DATA_LOSS where the weights file was cut short.
   absl::StatusOr<PassStats> RunPass(card::Activations activations, absl::Duration pass_time);
   // Ends the use, after an error too: window and activations go to the pool, and of the use's
   // resident set exactly the first min(keep, resident_layers) layers stay, or fewer where not all
@@ -218,6 +218,8 @@ class StreamedComponent {
   // until FreePlace, loaded or not.
   absl::Status StartLoad(Place& place, const TensorGroup& tensors, double pace);
   absl::Status FinishLoad(Place& place);
+  // Waits for a copy from the host's, and whether what it copied was the file's.
+  absl::Status AwaitCopy(const card::Event& copy) const;
   void FreePlace(Place& place);
   absl::Status LoadAllLayers();
 

@@ -126,7 +126,7 @@ absl::StatusOr<card::DeviceBuffer> StreamedComponent::AwaitLayer(int64_t step, P
   if (loading != nullptr) {
     const int64_t begin = card::MonotonicNanos();
     const bool stalled = !loading->Done();
-    absl::Status status = resident ? FinishLoad(place) : loading->Wait();
+    absl::Status status = resident ? FinishLoad(place) : AwaitCopy(loading);
     if (stalled) stats.stall += absl::Nanoseconds(card::MonotonicNanos() - begin);
     if (!status.ok()) return status;
     stats.bytes_to_device += bytes;

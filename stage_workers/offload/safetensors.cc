@@ -1,7 +1,6 @@
 #include "stage_workers/offload/safetensors.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -305,40 +304,34 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view prefix
   return header;
 }
 
-SafetensorsFile::SafetensorsFile(std::string path, char* map, int64_t map_bytes,
+SafetensorsFile::SafetensorsFile(std::string path, std::unique_ptr<MappedFile> map,
                                  SafetensorsHeader header)
-    : path_(std::move(path)), map_(map), map_bytes_(map_bytes), header_(std::move(header)) {}
-
-SafetensorsFile::~SafetensorsFile() { munmap(map_, map_bytes_); }
+    : path_(std::move(path)), map_(std::move(map)), header_(std::move(header)) {}
 
 absl::StatusOr<std::shared_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return FileError(path, "cannot be opened");
   struct stat info;
-  void* map = MAP_FAILED;
-  absl::Status status;
+  absl::StatusOr<std::unique_ptr<MappedFile>> map = absl::UnknownError("");
   if (fstat(fd, &info) != 0) {
-    status = FileError(path, "cannot be read");
+    map = FileError(path, "cannot be read");
   } else if (!S_ISREG(info.st_mode) || info.st_size < kLengthBytes) {
-    status = absl::InvalidArgumentError(
+    map = absl::InvalidArgumentError(
         absl::StrCat(path, ": no safetensors file: not a regular file of at least 8 bytes"));
-  } else if (map = mmap(nullptr, info.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                        fd, 0);
-             map == MAP_FAILED) {
-    status = FileError(path, "cannot be mapped");
+  } else {
+    map = MappedFile::Map(fd, info.st_size, path);
   }
   close(fd);
-  if (!status.ok()) return status;
-  char* bytes = static_cast<char*>(map);
+  if (!map.ok()) return map.status();
   absl::StatusOr<SafetensorsHeader> header =
-      ParseSafetensorsHeader(std::string_view(bytes, info.st_size), info.st_size);
+      ParseSafetensorsHeader(std::string_view((*map)->data(), info.st_size), info.st_size);
+  if (absl::Status whole = (*map)->CheckWhole(); !whole.ok()) return whole;
   if (!header.ok()) {
-    munmap(map, info.st_size);
     return absl::Status(header.status().code(),
                         absl::StrCat(path, ": ", header.status().message()));
   }
   return std::shared_ptr<SafetensorsFile>(
-      new SafetensorsFile(path, bytes, info.st_size, *std::move(header)));
+      new SafetensorsFile(path, *std::move(map), *std::move(header)));
 }
 
 }  // namespace vrambroker::offload

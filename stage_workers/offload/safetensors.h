@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "stage_workers/offload/mapped_file.h"
 
 namespace vrambroker::offload {
 
@@ -55,24 +56,25 @@ class SafetensorsFile {
  public:
   // NOT_FOUND, PERMISSION_DENIED, or INVALID_ARGUMENT as above; all name the file.
   static absl::StatusOr<std::shared_ptr<SafetensorsFile>> Open(const std::string& path);
-  ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const std::string& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
   // The bytes of a tensor of this file's header. Writable, privately.
-  char* Data(const Tensor& tensor) const { return map_ + header_.data_offset + tensor.begin; }
+  char* Data(const Tensor& tensor) const { return mapping() + header_.data_offset + tensor.begin; }
   // The whole mapping, page-aligned, for pinning.
-  char* mapping() const { return map_; }
-  int64_t mapping_bytes() const { return map_bytes_; }
+  char* mapping() const { return map_->data(); }
+  int64_t mapping_bytes() const { return map_->bytes(); }
+  // To be asked after each copy from Data(), before it counts: DATA_LOSS where the file was cut
+  // short, as MappedFile says.
+  absl::Status CheckWhole() const { return map_->CheckWhole(); }
 
  private:
-  SafetensorsFile(std::string path, char* map, int64_t map_bytes, SafetensorsHeader header);
+  SafetensorsFile(std::string path, std::unique_ptr<MappedFile> map, SafetensorsHeader header);
 
   const std::string path_;
-  char* const map_;
-  const int64_t map_bytes_;
+  const std::unique_ptr<MappedFile> map_;
   const SafetensorsHeader header_;
 };
 

@@ -147,5 +147,25 @@ TEST_F(WorkerStartTest, ALostBrokerTheFallbackAndTheReattachAreOneLineEach) {
   }
 }
 
+TEST_F(WorkerStartTest, AWorkerOutlivesAWeightsFileThatIsCutShort) {
+  StartBroker();
+  StageWorker& worker = StartWorker("worker");
+  EXPECT_EQ(worker.Run(Stage()).resident_layers(), 8);
+  const std::string path = folder() + "/worker.safetensors";
+  ASSERT_TRUE(std::filesystem::exists(path));
+  v1::ReleaseAllResponse released;
+  ASSERT_TRUE(worker.ReleaseAll(&released).ok());
+  std::filesystem::resize_file(path, 3 * kMiB);
+  const std::unique_ptr<StageCall> call = worker.Begin(Stage());
+  EXPECT_EQ(call->status().error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_THAT(call->status().error_message(),
+              AllOf(HasSubstr(path), HasSubstr(absl::StrCat(3 * kMiB, " are there now"))));
+  EXPECT_TRUE(worker.Running());
+  EXPECT_EQ(worker.Component().failed_uses(), 1);
+  EXPECT_TRUE(Eventually([&] { return Device().in_use_bytes() == 0; }));
+  EXPECT_TRUE(worker.Terminate(absl::Seconds(20)).ok()) << worker.Log();
+  EXPECT_EQ(UsedOnCard(), 0);
+}
+
 }  // namespace
 }  // namespace vrambroker::e2e
