@@ -202,13 +202,14 @@ class Plot {
   void Legend(double y) {
     const double column = (kWidth - kLeft - kRight) / 4;
     for (size_t c = 0; c < workload_.components.size(); ++c) {
+      if (c > 0 && c % 4 == 0) y += kLegendLine;
       const double x = kLeft + column * static_cast<double>(c % 4);
       absl::StrAppendFormat(&out_, "<g class=\"c%d\">", Color(c));
-      Swatch(x, y + kLegendLine * static_cast<double>(c / 4), "class=\"use\"",
-             workload_.components[c].name);
+      const std::string& name = workload_.components[c].name;
+      Swatch(x, y, "class=\"use\"", name.size() > 30 ? name.substr(0, 27) + "..." : name);
       absl::StrAppend(&out_, "</g>\n");
     }
-    y += kLegendLine * LegendRows();
+    y += kLegendLine;
     const double part = (kWidth - kLeft - kRight) / 6;
     absl::StrAppend(&out_, "<g class=\"c7\">\n");
     Swatch(kLeft, y, "class=\"use\"", "layers in use");

@@ -5,11 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace vrambroker::sim {
 namespace {
 
 using core::Bytes;
+
+// Reports of each worker that the same moment can bring about; one or two are usual.
+constexpr size_t kMostReports = 200;
 
 constexpr char kDevice[] = "simulated";
 
@@ -172,17 +176,21 @@ void BrokerDecider::Wake() {
 
 std::vector<Verdict> BrokerDecider::Take() { return std::exchange(verdicts_, {}); }
 
-absl::Status BrokerDecider::Check() const {
-  machine_.CheckInvariants();
-  return fault_;
-}
+void BrokerDecider::CheckAll() const { machine_.CheckInvariants(); }
 
 void BrokerDecider::Post(core::Event event) { events_.push_back(std::move(event)); }
 
 void BrokerDecider::Deliver() {
-  while (!events_.empty()) {
+  size_t reports = 0;
+  while (!events_.empty() && fault_.ok()) {
     const core::Event event = std::move(events_.front());
     events_.pop_front();
+    if (std::holds_alternative<core::ReportEvent>(event) &&
+        ++reports > kMostReports * workers_.size()) {
+      fault_ = absl::InternalError(
+          absl::StrFormat("at %.6f s the broker's targets go round in circles: %s", card_->now(),
+                          machine_.decisions().empty() ? "" : machine_.decisions().back().text));
+    }
     for (const core::Effect& effect : Timed(event)) Carry(effect);
   }
 }

@@ -37,7 +37,8 @@ class BrokerDecider : public Decider {
   double NextWake() const override;
   void Wake() override;
   std::vector<Verdict> Take() override;
-  absl::Status Check() const override;
+  absl::Status fault() const override { return fault_; }
+  void CheckAll() const override;
 
  private:
   struct Worker {

@@ -55,8 +55,10 @@ class Decider {
   virtual void Wake() {}
   // What was decided since the last call. The uses have begun on the card.
   virtual std::vector<Verdict> Take() = 0;
-  // Stops with what is wrong where the decider's own state contradicts itself or the card's.
-  virtual absl::Status Check() const { return absl::OkStatus(); }
+  // What went wrong with the decider itself. From then on it does nothing more.
+  virtual absl::Status fault() const { return absl::OkStatus(); }
+  // Stops the process where its state contradicts itself. Slow.
+  virtual void CheckAll() const {}
 
   // Decisions at the begin and the end of uses, and how long each took, in seconds; empty where no
   // clock is given.

@@ -184,7 +184,8 @@ class Simulation {
           absl::StrFormat("over-granted at %.6f s: %d bytes of layers and needs where %d are",
                           card_.now(), occupied, card_.room()));
     }
-    return options_.check_core ? decider_->Check() : absl::OkStatus();
+    if (options_.check_core) decider_->CheckAll();
+    return decider_->fault();
   }
 
   absl::Status Stuck(const char* how) const {
