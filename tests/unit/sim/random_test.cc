@@ -15,10 +15,17 @@
 namespace vrambroker::sim {
 namespace {
 
+// A sanitizer takes several times as long for each of them.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kPortion = 8;
+#else
+constexpr int kPortion = 1;
+#endif
+
 // Numbers that make workloads of one kind; VRAM_RANDOM_WORKLOADS says how many instead.
 std::vector<uint64_t> Seeds(Arrivals arrivals, int otherwise) {
   const char* text = std::getenv("VRAM_RANDOM_WORKLOADS");
-  const int count = text == nullptr ? otherwise : std::atoi(text);
+  const int count = text == nullptr ? otherwise / kPortion : std::atoi(text);
   std::vector<uint64_t> seeds;
   for (int i = 0; i < count; ++i) {
     seeds.push_back(static_cast<uint64_t>(i) * 4 + static_cast<uint64_t>(arrivals));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/unit/sim/published.h"
@@ -54,6 +55,36 @@ TEST(Simulate, LosesOnlyTheFirstLoadOnALargeCard) {
   EXPECT_NEAR(result.requests[2].stall_seconds, 0.0, 1e-6);
   EXPECT_GE(result.decisions, 6);
   EXPECT_EQ(result.decision_p99_seconds, 0);
+}
+
+TEST(Simulate, LoadsAheadWhileAnotherComputes) {
+  Workload w = TwoParts(300);
+  w.components[0].pass_seconds = 10;
+  w.pipelines[0].stages[0].passes = 3;
+  Options options;
+  options.load_ahead = false;
+  EXPECT_NEAR(Simulated(w, options).stall_seconds, 1.0, 1e-6);
+  options.load_ahead = true;
+  options.record = true;
+  const Result ahead = Simulated(w, options);
+  EXPECT_NEAR(ahead.stall_seconds, 0.0, 1e-6);
+  EXPECT_EQ(ahead.bytes_to_device, 200 * kMiB);
+  EXPECT_TRUE(std::any_of(ahead.samples.begin(), ahead.samples.end(), [](const Sample& sample) {
+    return sample.components[0].in_use && sample.components[1].loading;
+  }));
+}
+
+TEST(Simulate, WhatIsNotDeclaredIsKeptByRecencyAtMost) {
+  for (const Declared declared : {Declared::kAll, Declared::kCurrent, Declared::kNone}) {
+    Options options;
+    options.declared = declared;
+    options.load_ahead = false;
+    // Room for one at a time, and half of the other.
+    const Result result = Simulated(TwoParts(160), options);
+    EXPECT_TRUE(result.fits);
+    EXPECT_GT(result.stall_seconds, 2.0);
+    EXPECT_LE(result.stall_seconds, 6.0 + 1e-6);
+  }
 }
 
 TEST(Simulate, SaysWhichUseCannotFit) {
