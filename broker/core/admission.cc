@@ -264,11 +264,12 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
     return layers >= sizing.charged() && sizing.Raise(layers) <= free &&
            sizing.Total(layers) <= limit && (!Falling(c) || layers <= c.target());
   };
-  if (most == c.count() && grantable(most)) {
+  if (most == c.count() && grantable(most) && (!config.load_ahead || c.permanent())) {
     Grant(w, most, c.permanent() ? Reason::kPermanent : Reason::kFitsWhole);
     return true;
   }
 
+  planned.reset();
   const Problem problem = BuildProblem(*device, w);
   const Plan plan = MakePlan(problem.plan);
   int wanted = fewest;
@@ -302,7 +303,10 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
     layers = sizing.charged();
   }
   if (grantable(layers)) {
-    Grant(w, layers, c.permanent() ? Reason::kPermanent : Reason::kPlanned);
+    Grant(w, layers,
+          c.permanent()         ? Reason::kPermanent
+          : layers == c.count() ? Reason::kFitsWhole
+                                : Reason::kPlanned);
     return true;
   }
   if (c.target() > layers) {
@@ -353,6 +357,7 @@ void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
   use.began = now;
   use.order = w->order;
   const int held = c.held;
+  use.held_at_begin = held;
   PushTarget(layers, &c);
   use.generation = c.generation;
   c.use = use;

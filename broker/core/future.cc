@@ -1,6 +1,7 @@
 #include "broker/core/future.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,10 @@ namespace {
 
 // Uses of no known length still follow each other.
 constexpr double kShortest = 1e-6;
+// Uses that are expected, at most.
+constexpr int kExpected = 32;
+// Bytes that the link carries where nothing says how long a slot is.
+constexpr double kUnboundedLink = 1e15;
 
 double Seconds(const Component& c, int passes) {
   return std::max(kShortest, c.spec.pass_seconds * passes);
@@ -37,6 +42,9 @@ class Timeline {
           Of(c, c.use->spec, 0, std::max(kShortest, Seconds(c, c.use->spec.passes) - ran));
       use.granted = c.use->granted;
       use.window = c.use->window;
+      if (c.spec.pass_seconds > 0) {
+        use.passes = static_cast<int>(std::ceil(use.end / c.spec.pass_seconds));
+      }
       Add(use, c.use->spec.run);
       first_end_ = uses_.size() == 1 ? use.end : std::min(first_end_, use.end);
     }
@@ -67,6 +75,8 @@ class Timeline {
     for (const auto& [id, run] : state_.runs) (run.started ? started : queued).push_back(&run);
     std::stable_sort(started.begin(), started.end(),
                      [](const Run* a, const Run* b) { return a->start_order < b->start_order; });
+    std::stable_sort(queued.begin(), queued.end(),
+                     [](const Run* a, const Run* b) { return a->starts_at < b->starts_at; });
     std::vector<double> lanes;
     for (const Run* run : started) {
       const auto it = run_ready_.find(run->id);
@@ -78,7 +88,32 @@ class Timeline {
     for (const Run* run : queued) {
       if (Full()) return;
       double& lane = *std::min_element(lanes.begin(), lanes.end());
-      lane = AddStages(*run, lane);
+      lane = AddStages(*run, std::max(lane, absl::ToDoubleSeconds(run->starts_at - now_)));
+    }
+  }
+
+  // What follows the last use that is known, as far as it has followed before.
+  void AddExpected() {
+    const Habits& habits = device_.habits;
+    if (!device_.expecting) return;
+    std::stable_sort(declared_.begin(), declared_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::string> known;
+    double at = absl::ToDoubleSeconds(habits.last_begin() - now_);
+    for (const auto& [start, id] : declared_) {
+      known.push_back(NameOf(state_.components.at(id)));
+      at = start;
+    }
+    const int most = std::min(kExpected, horizon_ - static_cast<int>(uses_.size()));
+    for (const ExpectedUse& e : habits.Expect(known, most)) {
+      at = std::max(0.0, at + absl::ToDoubleSeconds(e.after));
+      const auto it = by_name_.find(e.component);
+      if (it == by_name_.end() || !it->second) continue;
+      const Component& c = state_.components.at(it->second);
+      at = std::max(at, component_free_[c.id]);
+      KnownUse use = Of(c, e.spec, at, at + Seconds(c, e.spec.passes));
+      use.probability = e.probability;
+      Add(use, RunId());
     }
   }
 
@@ -114,6 +149,10 @@ class Timeline {
     uses_.push_back(use);
   }
 
+  std::string NameOf(const Component& c) const {
+    return absl::StrCat(state_.sessions.at(c.session).worker, "/", c.spec.name);
+  }
+
   // Returns when the run ends. Stages of components that are not here take no time here.
   double AddStages(const Run& run, double at) {
     for (size_t i = static_cast<size_t>(run.next_stage); i < run.stages.size() && !Full(); ++i) {
@@ -126,6 +165,7 @@ class Timeline {
       spec.activation = stage.activation;
       at = std::max(at, component_free_[c.id]);
       Add(Of(c, spec, at, at + Seconds(c, stage.passes)), RunId());
+      declared_.emplace_back(at, c.id);
       at += Seconds(c, stage.passes);
     }
     return at;
@@ -139,6 +179,8 @@ class Timeline {
   std::map<ComponentId, double> component_free_;
   std::map<RunId, double> run_ready_;
   double first_end_ = 0;
+  // Uses that are declared and not asked for yet, with their starts.
+  std::vector<std::pair<double, ComponentId>> declared_;
   std::vector<KnownUse> uses_;
 };
 
@@ -156,6 +198,7 @@ void AddComponents(const State& state, const Device& device, Problem* problem) {
     p.layers = c.permanent() ? &NoLayers() : &c.spec.layers;
     const double rate = c.spec.link_rate > 0 ? c.spec.link_rate : device.spec.link_rate;
     p.sigma = ExposedSecondsPerByte(c.spec.pass_seconds, p.layers->All(), rate);
+    p.link_share = LinkShare(c.spec.pass_seconds, p.layers->All(), rate);
     p.held = c.permanent() || c.use.has_value() ? 0 : std::min(c.held, c.target());
     p.keep_by_recency = !c.ever_declared;
     p.last_used = c.last_used;
@@ -166,14 +209,37 @@ void AddComponents(const State& state, const Device& device, Problem* problem) {
   problem->next_use.assign(problem->components.size(), -1);
 }
 
-// Slots lie between the starts of uses; a use covers those that begin before it ends.
+// Slots lie between the starts of uses; a use covers those that begin before it ends. Before the
+// first use lies a slot of its own where nothing runs now.
 std::vector<double> SlotStarts(const std::vector<KnownUse>& uses) {
   std::vector<double> starts;
+  const bool idle = uses.empty() || (uses.front().granted < 0 && !uses.front().deciding);
+  if (idle) starts.push_back(-kShortest);
   for (const KnownUse& use : uses) {
     if (starts.empty() || use.start > starts.back()) starts.push_back(use.start);
   }
-  if (starts.empty()) starts.push_back(0);
   return starts;
+}
+
+// What the link carries in each slot. How long nothing runs nobody knows, nor how long a use runs
+// whose passes were never measured: where that streams nothing, the link is free.
+std::vector<double> LinkOf(const std::vector<double>& starts, const std::vector<KnownUse>& uses,
+                           const State& state, double rate) {
+  double end = starts.back();
+  for (const KnownUse& use : uses) end = std::max(end, use.end);
+  std::vector<double> link;
+  for (size_t s = 0; s < starts.size(); ++s) {
+    link.push_back(rate * ((s + 1 < starts.size() ? starts[s + 1] : end) - starts[s]));
+  }
+  bool streams = false, measured = false;
+  for (const KnownUse& use : uses) {
+    if (use.start > starts.front() && !use.deciding) break;
+    const Component& c = state.components.at(use.component);
+    streams |= !c.permanent() && use.granted < c.count();
+    measured |= c.spec.pass_seconds > 0;
+  }
+  if (starts.front() < 0 || (!streams && !measured)) link[0] = kUnboundedLink;
+  return link;
 }
 
 }  // namespace
@@ -184,30 +250,34 @@ std::vector<KnownUse> KnownUses(const State& state, const Device& device,
   timeline.AddRunning();
   timeline.AddWaiting(deciding);
   timeline.AddRuns();
+  timeline.AddExpected();
   return timeline.Take();
 }
 
 Problem MakeProblem(const State& state, const Device& device, const std::vector<KnownUse>& uses,
-                    Bytes capacity) {
+                    Bytes capacity, bool load_ahead) {
   Problem problem;
   problem.plan.capacity = capacity;
   AddComponents(state, device, &problem);
   const std::vector<double> starts = SlotStarts(uses);
   problem.plan.slots = static_cast<int>(starts.size());
+  if (load_ahead) problem.plan.link = LinkOf(starts, uses, state, device.spec.link_rate);
+  problem.idle = starts[0] < 0;
+  problem.first_slot_seconds = starts.size() > 1 ? starts[1] - starts[0] : 0;
+  const auto slot_of = [&](double time) {
+    return static_cast<int>(std::lower_bound(starts.begin(), starts.end(), time) - starts.begin());
+  };
   for (const KnownUse& known : uses) {
     const auto it = problem.index.find(known.component);
     if (it == problem.index.end()) continue;
     const PlanComponent& c = problem.plan.components[it->second];
     PlanUse use;
     use.component = it->second;
-    use.first_slot = static_cast<int>(std::lower_bound(starts.begin(), starts.end(), known.start) -
-                                      starts.begin());
-    use.last_slot = std::max(
-        use.first_slot, static_cast<int>(std::lower_bound(starts.begin(), starts.end(), known.end) -
-                                         starts.begin()) -
-                            1);
+    use.first_slot = slot_of(known.start);
+    use.last_slot = std::max(use.first_slot, slot_of(known.end) - 1);
     use.passes = known.passes;
     use.need = known.activation;
+    use.probability = known.probability;
     const bool layers = c.layers->count() > 0;
     use.window = layers ? known.window : Bytes();
     use.min_resident = layers ? known.min_resident : 0;

@@ -25,10 +25,13 @@ struct KnownUse {
   // At least 0: it runs, with that many layers.
   int granted = -1;
   bool deciding = false;
+  // Below 1: nobody declared it, it is expected from what recurs.
+  double probability = 1;
 };
 
-// At most `horizon` uses, by start. `deciding`: the waiting use that is being decided, taken to
-// start now; null: none.
+// At most `horizon` uses, by start: those that run and wait, the stages that remain of started
+// runs, declared runs that wait, and what is then to be expected. `deciding`: the waiting use that
+// is being decided, taken to start now; null: none.
 std::vector<KnownUse> KnownUses(const State& state, const Device& device,
                                 const WaitingUse* deciding, absl::Time now, int horizon);
 
@@ -40,10 +43,15 @@ struct Problem {
   int deciding = -1;  // of plan.uses
   // Seconds until the next use of each component, -1 where none is known.
   std::vector<double> next_use;
+  // Nothing runs in the first slot.
+  bool idle = false;
+  // Until the first slot ends. Bytes a second that uses leave of the link meanwhile are its
+  // plan.link[0], less what they stream, over this.
+  double first_slot_seconds = 0;
 };
 
-// `capacity`: bytes for layers, windows and needs.
+// `capacity`: bytes for layers, windows and needs. `load_ahead`: whether the plan may load ahead.
 Problem MakeProblem(const State& state, const Device& device, const std::vector<KnownUse>& uses,
-                    Bytes capacity);
+                    Bytes capacity, bool load_ahead);
 
 }  // namespace vrambroker::core

@@ -33,6 +33,7 @@ Effects Machine::Impl::Step(const Event& event, absl::Time time) {
   now = std::max(now, time);
   effects.clear();
   directives.clear();
+  planned.reset();
   std::visit([this](const auto& e) { On(e); }, event);
   TrackFloors();
   Settle();
@@ -44,6 +45,7 @@ Effects Machine::Impl::Step(const Event& event, absl::Time time) {
 
 void Machine::Impl::Settle() {
   EndRuns();
+  NoteExpectations();
   if (future_changed) MarkDeclared();
   for (auto& [uuid, device] : state.devices) {
     DropProvenGone(&device);
@@ -105,6 +107,7 @@ void Machine::Impl::AskToWake() {
   }
   for (const auto& [uuid, device] : state.devices) {
     if (ReadingWanted(device)) consider(device.next_wanted_reading);
+    if (device.expecting) consider(ExpectsUntil(device));
   }
   if (at == wake_at) return;
   wake_at = at;

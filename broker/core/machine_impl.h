@@ -123,9 +123,23 @@ struct Machine::Impl {
   void TrimPools(int64_t* bytes, Device* device);
   void RelieveOvercommitment(Device* device);
   void ReleaseWithoutFuture(Device* device);
-  void LoadAhead(Device* device);
   void AdmitRefused(Device* device);
   void Remind(Device* device);
+
+  // load_ahead.cc
+  struct Planned {
+    std::string device;
+    Problem problem;
+    Plan plan;
+  };
+  const Planned& PlanNow(const Device& device);
+  bool MayLoadAhead(const Device& device) const;
+  std::vector<std::pair<double, ComponentId>> LoadsOf(const Planned& p) const;
+  void LoadAhead(Device* device);
+  double PaceOf(const Planned& p, const Device& device, int64_t bytes, int64_t wanted) const;
+  // `next`: seconds until its next use, below 0 where none is known.
+  void SetAhead(Component* c, int ahead, double next, double pace);
+  void NoteStall(const Component& c, const Measurements& measured);
 
   // readings.cc
   void On(const ReadingBeganEvent& e);
@@ -150,6 +164,8 @@ struct Machine::Impl {
   void On(const DeclareRunEvent& e);
   void On(const FinishRunEvent& e);
   void EndRuns();
+  static absl::Time ExpectsUntil(const Device& device);
+  void NoteExpectations();
   void MarkDeclared();
   void On(const TickEvent& e);
   void On(const DrainEvent& e);
@@ -170,6 +186,8 @@ struct Machine::Impl {
   std::map<ConnectionId, SendDirective> directives;
   // Runs or components changed: what has no next use may be released.
   bool future_changed = false;
+  // The newest plan of this step, as long as nothing that it was made from has changed.
+  std::optional<Planned> planned;
 
   uint64_t last_session = 0;
   uint64_t last_component = 0;

@@ -4,61 +4,46 @@
 #include <cstdint>
 #include <tuple>
 
+#include "broker/core/plan_draft.h"
+
 namespace vrambroker::core {
 namespace {
 
-constexpr int kNone = -1;
 // Passes that let uses do without their window. Each is a whole greedy pass; more changed no plan
 // measured.
 constexpr int kWindowRounds = 3;
-// Exchanges of layers, for each link. A bound, not a tuning: the published rows need at most one a
-// link.
-constexpr int kExchangesPerLink = 2;
-
-// Layers of a component that stay from one use (or from now) to the next use (or with none known).
-struct Link {
-  int component = 0;
-  int from = kNone;
-  int to = kNone;
-  // Slots strictly between the two uses; first > last: none.
-  int first = 0;
-  int last = kNone;
-  int most = 0;      // layers
-  double value = 0;  // seconds for a byte
-};
+// Exchanges of layers, for each gap. A bound, not a tuning: the published rows need at most one a
+// gap.
+constexpr int kExchangesPerGap = 2;
+// Rounds of improving what is loaded ahead.
+constexpr int kLoadRounds = 3;
 
 // Something that a pass may raise.
 struct Item {
-  bool is_link = false;
+  bool is_gap = false;
   int index = 0;
-  double value = 0;
-  int span = 1;
-};
-
-// A plan in the making, in whole layers.
-struct Draft {
-  std::vector<int64_t> free;  // bytes, by slot; below zero where needs alone do not fit
-  std::vector<int> resident;  // by use
-  std::vector<int> kept;      // by link
-  bool feasible = true;
-  double saved = 0;
+  double value = 0;  // seconds for a byte
+  int span = 1;      // slots
 };
 
 enum class Order { kByValue, kByValueOverSpan, kShortFirst };
 
-class Greedy {
+class Search {
  public:
-  explicit Greedy(const PlanProblem& problem) : p_(problem) {
-    MakeLinks();
+  explicit Search(const PlanProblem& problem) : m_(problem), p_(problem) {
     MakeItems();
+    for (Order order : {Order::kByValue, Order::kByValueOverSpan, Order::kShortFirst}) {
+      orders_.push_back(Sorted(order));
+    }
   }
 
   Plan Solve() {
     std::vector<bool> whole(p_.uses.size(), false);
     Draft best = BestOrder(whole);
-    Improve(&whole, &best);
+    double saved = best.Saved();
+    ImproveWindows(&whole, &best, &saved);
     const std::vector<bool> fits = WholeWhereItFits();
-    Try(fits, &whole, &best);
+    Try(fits, &whole, &best, &saved);
     // Whether a component does without its window is all one for its uses, or nearly: flip one at a
     // time.
     for (int c = 0; c < static_cast<int>(p_.components.size()); ++c) {
@@ -66,55 +51,25 @@ class Greedy {
       for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
         if (p_.uses[i].component == c) flipped[i] = !whole[i] && fits[i];
       }
-      if (flipped != whole) Try(flipped, &whole, &best);
+      if (flipped != whole) Try(flipped, &whole, &best, &saved);
     }
     Exchange(&best);
-    return Extract(std::move(best));
+    if (m_.loads()) LoadAhead(whole, fits, &best);
+    Finish(&best);
+    return Extract(best);
   }
 
  private:
-  const LayerTable& Layers(int use) const { return LayersOf(p_.uses[use].component); }
-  const LayerTable& LayersOf(int component) const { return *p_.components[component].layers; }
-  int MostResident(int use) const {
-    const PlanUse& u = p_.uses[use];
-    return u.granted >= 0 ? u.granted : u.max_resident;
-  }
-
-  void MakeLinks() {
-    std::vector<int> latest(p_.components.size(), kNone);
-    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-      const PlanUse& u = p_.uses[i];
-      const PlanComponent& c = p_.components[u.component];
-      const int from = latest[u.component];
-      const int most = from == kNone ? c.held : std::min(MostResident(from), MostResident(i));
-      const int first = from == kNone ? 0 : p_.uses[from].last_slot + 1;
-      if (most > 0) {
-        links_.push_back({u.component, from, i, first, u.first_slot - 1, most, c.sigma});
-      }
-      latest[u.component] = i;
-    }
-    for (int c = 0; c < static_cast<int>(p_.components.size()); ++c) {
-      if (latest[c] == kNone && p_.components[c].held > 0 && p_.components[c].keep_by_recency) {
-        links_.push_back({c, kNone, kNone, 0, p_.slots - 1, p_.components[c].held, 0});
-      }
-    }
-  }
-
   void MakeItems() {
-    for (int i = 0; i < static_cast<int>(links_.size()); ++i) {
-      const Link& l = links_[i];
-      items_.push_back({true, i, l.value, std::max(1, l.last - l.first + 2)});
+    for (int i = 0; i < static_cast<int>(m_.gaps.size()); ++i) {
+      const Gap& g = m_.gaps[i];
+      items_.push_back({true, i, g.value, std::max(1, g.last - g.first + 2)});
     }
     for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
       const PlanUse& u = p_.uses[i];
       if (u.granted >= 0 || (u.passes <= 1 && !u.fill)) continue;
-      items_.push_back({false, i, ResidentValue(i), u.last_slot - u.first_slot + 1});
+      items_.push_back({false, i, m_.ResidentValue(i), u.last_slot - u.first_slot + 1});
     }
-  }
-
-  double ResidentValue(int use) const {
-    const PlanUse& u = p_.uses[use];
-    return u.granted >= 0 ? 0 : p_.components[u.component].sigma * (u.passes - 1);
   }
 
   // What costs nothing to keep comes last, the newest first; ties go to the earlier item.
@@ -125,10 +80,10 @@ class Greedy {
       double rank = item.value;
       if (order == Order::kByValueOverSpan) rank /= item.span;
       if (order == Order::kShortFirst) rank = 1.0 / item.span;
-      if (free_of_value && item.is_link) {
-        rank = static_cast<double>(p_.components[links_[item.index].component].last_used);
+      if (free_of_value && item.is_gap) {
+        rank = static_cast<double>(p_.components[m_.gaps[item.index].component].last_used);
       }
-      const bool has_next = !item.is_link || links_[item.index].to != kNone;
+      const bool has_next = !item.is_gap || m_.gaps[item.index].to != kNoUse;
       return std::make_tuple(free_of_value, free_of_value && !has_next, -rank, -item.value,
                              item.span);
     };
@@ -138,141 +93,87 @@ class Greedy {
   }
 
   Draft BestOrder(const std::vector<bool>& whole) const {
-    Draft best;
-    bool first = true;
-    for (Order order : {Order::kByValue, Order::kByValueOverSpan, Order::kShortFirst}) {
-      Draft d = Pass(whole, order);
-      if (first || d.saved > best.saved) best = std::move(d);
-      first = false;
+    Draft best = Pass(whole, orders_[0]);
+    double saved = best.Saved();
+    for (size_t i = 1; i < orders_.size(); ++i) {
+      Draft d = Pass(whole, orders_[i]);
+      const double s = d.Saved();
+      if (s <= saved) continue;
+      best = std::move(d);
+      saved = s;
     }
     return best;
   }
 
-  Draft Pass(const std::vector<bool>& whole, Order order) const {
-    Draft d = Start(whole);
-    for (const Item& item : Sorted(order)) {
-      if (item.is_link) {
-        RaiseLink(item.index, links_[item.index].most, &d);
+  // Raises what has a value, the first as much as its slots allow.
+  Draft Pass(const std::vector<bool>& whole, const std::vector<Item>& items) const {
+    Draft d(m_, whole);
+    for (const Item& item : items) {
+      if (item.value <= 0) break;
+      if (item.is_gap) {
+        d.RaiseKept(item.index, m_.gaps[item.index].most_kept);
       } else {
-        RaiseResident(item.index, &d);
+        d.RaiseResident(item.index, m_.MostResident(item.index));
       }
     }
-    d.saved = Saved(d);
     return d;
-  }
-
-  Draft Start(const std::vector<bool>& whole) const {
-    Draft d;
-    d.free.assign(p_.slots, p_.capacity.count());
-    d.kept.assign(links_.size(), 0);
-    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-      const PlanUse& u = p_.uses[i];
-      int layers = u.granted >= 0 ? u.granted : u.min_resident;
-      if (u.granted < 0 && whole[i]) layers = Layers(i).count();
-      const bool window = layers < Layers(i).count();
-      d.resident.push_back(layers);
-      Take(u, Layers(i).Of(layers) + u.need + (window ? u.window : Bytes()), &d);
-    }
-    for (int64_t free : d.free) d.feasible &= free >= 0;
-    return d;
-  }
-
-  static void Take(const PlanUse& u, Bytes bytes, Draft* d) {
-    for (int s = u.first_slot; s <= u.last_slot; ++s) d->free[s] -= bytes.count();
-  }
-
-  int64_t Room(int first, int last, const Draft& d) const {
-    int64_t room = p_.capacity.count();
-    for (int s = first; s <= last; ++s) room = std::min(room, d.free[s]);
-    return std::max<int64_t>(0, room);
-  }
-
-  // Layers that `use` could have resident, beside everything else in the draft.
-  int ReachableResident(int use, const Draft& d) const {
-    const PlanUse& u = p_.uses[use];
-    if (u.granted >= 0) return u.granted;
-    const LayerTable& layers = Layers(use);
-    const int64_t have = layers.Of(d.resident[use]).count();
-    return std::min(MostResident(use),
-                    layers.Within(Bytes(have + Room(u.first_slot, u.last_slot, d))));
-  }
-
-  void SetResident(int use, int layers, Draft* d) const {
-    if (layers <= d->resident[use]) return;
-    Take(p_.uses[use], Layers(use).Of(layers) - Layers(use).Of(d->resident[use]), d);
-    d->resident[use] = layers;
-  }
-
-  void RaiseResident(int use, Draft* d) const { SetResident(use, ReachableResident(use, *d), d); }
-
-  void RaiseLink(int index, int most, Draft* d) const {
-    const Link& l = links_[index];
-    const LayerTable& layers = LayersOf(l.component);
-    const int64_t have = layers.Of(d->kept[index]).count();
-    int reach = most;
-    if (l.first <= l.last) {
-      reach = std::min(reach, layers.Within(Bytes(have + Room(l.first, l.last, *d))));
-    }
-    if (l.from != kNone) reach = std::min(reach, ReachableResident(l.from, *d));
-    if (l.to != kNone) reach = std::min(reach, ReachableResident(l.to, *d));
-    if (reach <= d->kept[index]) return;
-    const int64_t more = layers.Of(reach).count() - have;
-    for (int s = l.first; s <= l.last; ++s) d->free[s] -= more;
-    if (l.from != kNone) SetResident(l.from, reach, d);
-    if (l.to != kNone) SetResident(l.to, reach, d);
-    d->kept[index] = reach;
-  }
-
-  double Saved(const Draft& d) const {
-    double saved = 0;
-    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-      saved += ResidentValue(i) * Layers(i).Of(d.resident[i]).as_double();
-    }
-    for (int i = 0; i < static_cast<int>(links_.size()); ++i) {
-      saved += links_[i].value * LayersOf(links_[i].component).Of(d.kept[i]).as_double();
-    }
-    return saved;
   }
 
   // Takes `candidate`, improved, where it saves more.
-  void Try(std::vector<bool> candidate, std::vector<bool>* whole, Draft* best) const {
+  void Try(std::vector<bool> candidate, std::vector<bool>* whole, Draft* best,
+           double* saved) const {
     Draft draft = BestOrder(candidate);
-    if (!draft.feasible) return;
-    Improve(&candidate, &draft);
-    if (draft.saved <= best->saved) return;
+    if (!draft.feasible()) return;
+    double s = draft.Saved();
+    ImproveWindows(&candidate, &draft, &s);
+    if (s <= *saved) return;
     *best = std::move(draft);
     *whole = std::move(candidate);
+    *saved = s;
   }
 
   // A use that all but holds its layers can have the rest in place of its window.
-  void Improve(std::vector<bool>* whole, Draft* best) const {
+  void ImproveWindows(std::vector<bool>* whole, Draft* best, double* saved) const {
     for (int round = 0; round < kWindowRounds; ++round) {
       std::vector<bool> more = *whole;
       for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
         const PlanUse& u = p_.uses[i];
-        const LayerTable& layers = Layers(i);
+        const LayerTable& layers = m_.Layers(i);
         if (more[i] || u.granted >= 0 || u.max_resident < layers.count()) continue;
         if (p_.components[u.component].sigma <= 0) continue;  // the window is the cheaper one
-        const int64_t missing = (layers.All() - layers.Of(best->resident[i])).count();
-        more[i] = missing <= Room(u.first_slot, u.last_slot, *best) + u.window.count();
+        const int64_t missing = (layers.All() - layers.Of(best->resident(i))).count();
+        more[i] = missing <= best->Room(u.first_slot, u.last_slot) + u.window.count();
       }
       if (more == *whole) return;
       Draft next = BestOrder(more);
-      if (!next.feasible || next.saved < best->saved) return;
+      const double s = next.Saved();
+      if (!next.feasible() || s < *saved) return;
       *best = std::move(next);
       *whole = std::move(more);
+      *saved = s;
     }
   }
 
+  std::vector<bool> WholeWhereItFits() const {
+    std::vector<bool> whole(p_.uses.size(), false);
+    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
+      const PlanUse& u = p_.uses[i];
+      whole[i] = u.granted < 0 && u.certain() && u.max_resident == m_.Layers(i).count() &&
+                 p_.components[u.component].sigma > 0 && m_.Layers(i).All() + u.need <= p_.capacity;
+    }
+    return whole;
+  }
+
   // Layers are whole, so that what the greedy order leaves over may be less than the next layer of
-  // anything. One more layer of one link for fewer bytes of another may then gain. Without this,
+  // anything. One more layer of one gap for fewer bytes of another may then gain. Without this,
   // the row of prompt-rewrite-sdxl at 12 GiB is 2.7 % above its optimum; with it, at it.
   void Exchange(Draft* d) const {
-    int budget = kExchangesPerLink * static_cast<int>(links_.size());
+    const int gaps = static_cast<int>(m_.gaps.size());
+    int budget = kExchangesPerGap * gaps;
     for (bool changed = true; changed && budget > 0;) {
       changed = false;
-      for (int x = 0; x < static_cast<int>(links_.size()) && budget > 0; ++x) {
-        for (int y = 0; y < static_cast<int>(links_.size()); ++y) {
+      for (int x = 0; x < gaps && budget > 0; ++x) {
+        for (int y = 0; y < gaps; ++y) {
           if (x == y || !ExchangeGains(x, y, d)) continue;
           changed = true;
           --budget;
@@ -280,90 +181,224 @@ class Greedy {
         }
       }
     }
-    d->saved = Saved(*d);
   }
 
-  // One more layer of link x for as few of link y as make room, where that gains. Only between
+  // One more layer kept in gap x for as few of gap y as make room, where that gains. Only between
   // slots: both ends of x must have room already.
   bool ExchangeGains(int x, int y, Draft* d) const {
-    const Link& lx = links_[x];
-    const Link& ly = links_[y];
-    if (d->kept[x] >= lx.most || lx.value <= 0 || d->kept[y] == 0) return false;
-    if (lx.last < ly.first || ly.last < lx.first) return false;
-    const LayerTable& layers = LayersOf(lx.component);
-    const int64_t size = (layers.Of(d->kept[x] + 1) - layers.Of(d->kept[x])).count();
+    const Gap& gx = m_.gaps[x];
+    const Gap& gy = m_.gaps[y];
+    if (d->kept(x) >= gx.most_kept || gx.value <= 0 || d->kept(y) == 0) return false;
+    if (gx.last < gy.first || gy.last < gx.first) return false;
+    const LayerTable& layers = m_.LayersOf(gx.component);
+    const int64_t size = (layers.Of(d->kept(x) + 1) - layers.Of(d->kept(x))).count();
     int64_t deficit = 0;
-    for (int s = lx.first; s <= lx.last; ++s) {
-      const int64_t missing = size - d->free[s];
-      if (missing > 0 && (s < ly.first || s > ly.last)) return false;
+    for (int s = gx.first; s <= gx.last; ++s) {
+      const int64_t missing = size - d->free(s);
+      if (missing > 0 && (s < gy.first || s > gy.last)) return false;
       deficit = std::max(deficit, missing);
     }
-    const LayerTable& others = LayersOf(ly.component);
-    const int64_t have = others.Of(d->kept[y]).count();
+    const LayerTable& others = m_.LayersOf(gy.component);
+    const int64_t have = others.Of(d->kept(y)).count();
     if (deficit <= 0 || deficit > have) return false;
     const int left = others.Within(Bytes(have - deficit));
     const int64_t freed = have - others.Of(left).count();
-    if (lx.value * static_cast<double>(size) <= ly.value * static_cast<double>(freed)) return false;
-    for (int end : {lx.from, lx.to}) {
-      if (end != kNone && ReachableResident(end, *d) <= d->kept[x]) return false;
+    if (gx.value * static_cast<double>(size) <= gy.value * static_cast<double>(freed)) return false;
+    for (int end : {gx.from, gx.to}) {
+      if (end != kNoUse && d->ReachableResident(end) <= d->kept(x)) return false;
     }
-    for (int s = ly.first; s <= ly.last; ++s) d->free[s] += freed;
-    d->kept[y] = left;
-    RaiseLink(x, d->kept[x] + 1, d);
+    if (!d->LowerKept(y, left)) return false;
+    d->RaiseKept(x, d->kept(x) + 1);
     return true;
   }
 
-  std::vector<bool> WholeWhereItFits() const {
-    std::vector<bool> whole(p_.uses.size(), false);
-    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-      const PlanUse& u = p_.uses[i];
-      whole[i] = u.granted < 0 && u.max_resident == Layers(i).count() &&
-                 p_.components[u.component].sigma > 0 && Layers(i).All() + u.need <= p_.capacity;
+  // ---- Loading ahead ----
+
+  void LoadAhead(const std::vector<bool>& whole, const std::vector<bool>& fits, Draft* best) const {
+    ImproveLoads(best);
+    double saved = best->Saved();
+    for (const std::vector<bool>& w : {whole, fits}) {
+      for (const std::vector<Item>& order : orders_) {
+        Draft d(m_, w);
+        if (!d.feasible()) continue;
+        for (const Item& item : order) {
+          if (item.value <= 0) break;
+          RaiseLate(item, &d);
+        }
+        ImproveLoads(&d);
+        const double s = d.Saved();
+        if (s <= saved) continue;
+        *best = std::move(d);
+        saved = s;
+      }
     }
-    return whole;
   }
 
-  Plan Extract(Draft d) const {
-    Plan plan;
-    plan.resident = d.resident;
-    plan.saved_seconds = d.saved;
-    plan.kept.assign(p_.uses.size(), 0);
-    plan.keep.assign(p_.components.size(), 0);
-    for (int i = 0; i < static_cast<int>(links_.size()); ++i) {
-      const Link& l = links_[i];
-      if (l.from == kNone) plan.keep[l.component] = d.kept[i];
-      if (l.from != kNone) plan.kept[l.from] = d.kept[i];
+  // As much as can be: what the link can bring in time is not kept.
+  void RaiseLate(const Item& item, Draft* d) const {
+    if (!item.is_gap) return d->RaiseResident(item.index, m_.MostResident(item.index));
+    const Gap& g = m_.gaps[item.index];
+    if (g.to == kNoUse) return;
+    const int most = m_.MostResident(g.to);
+    d->Load(item.index, most);
+    if (d->there(item.index) < most) Complete(item.index, most, d);
+  }
+
+  // More there at the end of the gap: loaded, and kept from the start for what the link cannot
+  // bring.
+  void Complete(int gap, int most, Draft* d) const {
+    if (d->loaded(gap) == 0) d->Load(gap, most);
+    const int missing = most - d->there(gap);
+    if (missing <= 0) return;
+    d->RaiseKept(gap, d->kept(gap) + missing);
+    if (d->there(gap) >= most) return;
+    d->Unload(gap);
+    d->Load(gap, most);
+  }
+
+  void ImproveLoads(Draft* d) const {
+    Fill(d);
+    double saved = d->Saved();
+    for (int round = 0; round < kLoadRounds; ++round) {
+      Draft next = *d;
+      KeepLess(&next);
+      RelieveLink(&next);
+      Fill(&next);
+      const double s = next.Saved();
+      if (s <= saved) return;
+      *d = std::move(next);
+      saved = s;
     }
-    plan.ahead = LoadAhead(plan.keep, &d);
+  }
+
+  void Fill(Draft* d) const {
+    for (const Item& item : orders_[0]) {
+      if (item.value <= 0) break;
+      if (item.is_gap) {
+        const Gap& g = m_.gaps[item.index];
+        if (g.to != kNoUse) Complete(item.index, m_.MostResident(g.to), d);
+      } else {
+        d->RaiseResident(item.index, m_.MostResident(item.index));
+      }
+    }
+  }
+
+  // Keeps no more than what the link cannot bring in time: room in all slots but the last ones.
+  void KeepLess(Draft* d) const {
+    for (int i = 0; i < static_cast<int>(m_.gaps.size()); ++i) {
+      const Gap& g = m_.gaps[i];
+      if (g.to == kNoUse || d->kept(i) == 0 || g.last <= g.first) continue;
+      const int there = d->there(i);
+      Draft trial = *d;
+      if (trial.loaded(i) > 0) trial.Unload(i);
+      if (!trial.LowerKept(i, 0)) continue;
+      trial.Load(i, there);
+      if (trial.there(i) < there) trial.RaiseKept(i, there - trial.there(i));
+      if (trial.there(i) >= there) *d = std::move(trial);
+    }
+  }
+
+  // A use that streams behind its compute takes the link from what could be loaded ahead. Where
+  // that is what loading lacks, some of its layers are worth their room.
+  void RelieveLink(Draft* d) const {
+    for (const Item& item : orders_[0]) {
+      if (item.value <= 0) break;
+      if (!item.is_gap) continue;
+      const Gap& g = m_.gaps[item.index];
+      if (g.to == kNoUse) continue;
+      const int most = std::min(m_.MostResident(g.to), d->ReachableResident(g.to));
+      const LayerTable& layers = m_.LayersOf(g.component);
+      for (int i = 0; i < kLoadReach && g.last - i >= g.first; ++i) {
+        const int64_t missing =
+            layers.Of(most).count() - layers.Of(std::min(most, d->there(item.index))).count();
+        if (missing <= 0) break;
+        const int64_t room = d->Room(g.last - i, g.last);
+        if (room <= 0) break;
+        RelieveSlot(g.last - i, std::min(missing, room), d);
+        d->Unload(item.index);
+        d->Load(item.index, most);
+      }
+    }
+  }
+
+  void RelieveSlot(int slot, int64_t bytes, Draft* d) const {
+    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
+      const PlanUse& u = p_.uses[i];
+      const PlanComponent& c = p_.components[u.component];
+      if (u.first_slot > slot || u.last_slot < slot || u.granted >= 0 || c.link_share <= 0)
+        continue;
+      const double lacking = static_cast<double>(bytes) - d->link(slot);
+      if (lacking <= 0) return;
+      const double slots = u.last_slot - u.first_slot + 1;
+      const LayerTable& layers = m_.Layers(i);
+      if (u.passes > 1) {
+        const double more = lacking * slots / (c.link_share * (u.passes - 1));
+        const int64_t want = layers.Of(d->resident(i)).count() + static_cast<int64_t>(more);
+        d->RaiseResident(i, std::min(layers.count(), layers.Within(Bytes(want)) + 1));
+      }
+      const int gap = m_.gap_before[i];
+      const double still = static_cast<double>(bytes) - d->link(slot);
+      if (gap < 0 || still <= 0) continue;
+      const int64_t want =
+          layers.Of(d->there(gap)).count() + static_cast<int64_t>(still * slots / c.link_share);
+      Complete(gap, std::min(m_.MostResident(i), layers.Within(Bytes(want)) + 1), d);
+    }
+  }
+
+  // What costs nothing to keep is kept.
+  void Finish(Draft* d) const {
+    for (const Item& item : orders_[0]) {
+      if (item.is_gap) {
+        d->RaiseKept(item.index, m_.gaps[item.index].most_kept);
+      } else {
+        d->RaiseResident(item.index, m_.MostResident(item.index));
+      }
+    }
+  }
+
+  Plan Extract(const Draft& d) const {
+    Plan plan;
+    plan.saved_seconds = d.Saved();
+    plan.kept.assign(p_.uses.size(), 0);
+    plan.loaded.assign(p_.uses.size(), 0);
+    plan.loads.resize(p_.uses.size());
+    plan.keep.assign(p_.components.size(), 0);
+    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i)
+      plan.resident.push_back(d.resident(i));
+    for (int i = 0; i < static_cast<int>(m_.gaps.size()); ++i) {
+      const Gap& g = m_.gaps[i];
+      if (g.from == kNoUse) plan.keep[g.component] = d.kept(i);
+      if (g.from != kNoUse) plan.kept[g.from] = d.kept(i);
+      if (g.to == kNoUse) continue;
+      plan.loaded[g.to] = d.loaded(i);
+      if (d.loaded(i) > 0) plan.loads[g.to].assign(d.loads(i).begin(), d.loads(i).end());
+    }
+    plan.ahead = plan.keep;
+    if (m_.loads()) plan.link_left = d.link(0);
+    for (int i = 0; i < static_cast<int>(m_.gaps.size()); ++i) LoadNow(m_.gaps[i], i, d, &plan);
     return plan;
   }
 
-  // Room that nothing in the plan wants, up to the next use of components that are idle now.
-  std::vector<int> LoadAhead(std::vector<int> ahead, Draft* d) const {
-    std::vector<bool> seen(p_.components.size(), false);
-    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-      const PlanUse& u = p_.uses[i];
-      if (seen[u.component]) continue;
-      seen[u.component] = true;
-      const PlanComponent& c = p_.components[u.component];
-      if (u.granted >= 0 || c.sigma <= 0 || ahead[u.component] < c.held) continue;
-      const LayerTable& layers = Layers(i);
-      const int64_t have = layers.Of(ahead[u.component]).count();
-      int reach = ReachableResident(i, *d);
-      if (u.first_slot > 0) {
-        reach = std::min(reach, layers.Within(Bytes(have + Room(0, u.first_slot - 1, *d))));
-      }
-      if (reach <= ahead[u.component]) continue;
-      for (int s = 0; s < u.first_slot; ++s) d->free[s] -= layers.Of(reach).count() - have;
-      SetResident(i, reach, d);
-      ahead[u.component] = reach;
+  // What the plan loads in the first slot, rounded up to a layer where there is room.
+  void LoadNow(const Gap& g, int index, const Draft& d, Plan* plan) const {
+    if (g.from != kNoUse || g.to == kNoUse || d.loaded(index) == 0 || g.last >= kLoadReach) return;
+    const int64_t bytes = d.loads(index)[static_cast<size_t>(g.last)];
+    if (bytes == 0) return;
+    plan->link_left += static_cast<double>(bytes);
+    const LayerTable& layers = m_.LayersOf(g.component);
+    const int64_t have = layers.Of(d.kept(index)).count();
+    int ahead = layers.Within(Bytes(have + bytes));
+    if (ahead < d.there(index) &&
+        layers.Of(ahead + 1).count() - have - bytes <= d.Room(0, g.last)) {
+      ++ahead;
     }
-    return ahead;
+    plan->ahead[g.component] = std::max(ahead, plan->keep[g.component]);
   }
 
+  const PlanModel m_;
   const PlanProblem& p_;
-  std::vector<Link> links_;
   std::vector<Item> items_;
+  std::vector<std::vector<Item>> orders_;
 };
 
 }  // namespace
@@ -374,6 +409,12 @@ double ExposedSecondsPerByte(double pass_seconds, Bytes weights, double link_rat
   return std::max(0.0, 1.0 / link_rate - pass_seconds / weights.as_double());
 }
 
-Plan MakePlan(const PlanProblem& problem) { return Greedy(problem).Solve(); }
+double LinkShare(double pass_seconds, Bytes weights, double link_rate) {
+  VRAM_CHECK(link_rate > 0);
+  if (weights == Bytes()) return 0;
+  return std::min(1.0, link_rate * pass_seconds / weights.as_double());
+}
+
+Plan MakePlan(const PlanProblem& problem) { return Search(problem).Solve(); }
 
 }  // namespace vrambroker::core

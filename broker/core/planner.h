@@ -1,14 +1,17 @@
 // The retention plan: of the uses that are known to come, how many layers of each component are
-// resident while it runs and how many are kept until its next use, so that as little time as
-// possible is lost to copies and every slot fits on the card.
+// resident while it runs, how many are kept until its next use and how many are loaded ahead of it,
+// so that as little time as possible is lost to copies and every slot fits on the card and on the
+// link.
 //
 // A component of weight bytes W that computes one pass in T seconds over a link of B bytes a second
 // loses sigma = max(0, 1/B - T/W) seconds to each byte that is streamed in a pass. A byte that is
-// resident during a use of n passes saves (n - 1) sigma; one that is kept from a use to the next
-// saves sigma on that use's first pass. A use needs its streamed window unless all its layers are
-// resident.
+// resident during a use of n passes saves (n - 1) sigma; one that is there when the use begins,
+// because it was kept or loaded ahead, saves sigma on the first pass. A use needs its streamed
+// window unless all its layers are resident. Each byte that a use streams takes
+// min(1, B T / W) bytes of the link from those that could be loaded ahead meanwhile.
 //
-// A pure function; ties go to the earlier item, so that the same knowledge gives the same plan.
+// A pure function, bounded in steps and not in time; ties go to the earlier item: the same
+// knowledge gives the same plan.
 #pragma once
 
 #include <vector>
@@ -22,9 +25,15 @@ namespace vrambroker::core {
 // nothing hides the copies.
 double ExposedSecondsPerByte(double pass_seconds, Bytes weights, double link_rate);
 
+// Of the link's bytes while a use streams one byte, those that nobody else can have: from 0 (the
+// use waits for the copy, no time passes that could be used) to 1 (compute hides the copy).
+double LinkShare(double pass_seconds, Bytes weights, double link_rate);
+
 struct PlanComponent {
   const LayerTable* layers = nullptr;
+  // ExposedSecondsPerByte and LinkShare of the component.
   double sigma = 0;
+  double link_share = 0;
   // Layers held now without a use; 0 where none, or where a use runs.
   int held = 0;
   // Whether to keep by recency what no known use wants, where it costs nothing. Newer goes first.
@@ -45,14 +54,21 @@ struct PlanUse {
   int max_resident = 0;
   // At least 0: it runs already with that many layers, which are charged whatever the plan says.
   int granted = -1;
+  // Above 0, at most 1. Below one half it claims neither window nor need nor fewest layers, and
+  // only gives a discounted value to what is there for it.
+  double probability = 1;
   // Whether all that fits may be resident: nothing is known of what comes after it.
   bool fill = false;
+
+  bool certain() const { return probability >= 0.5; }
 };
 
 struct PlanProblem {
   // Bytes for layers, windows and needs in every slot.
   Bytes capacity;
   int slots = 0;
+  // Bytes that the link can carry in each slot if no use streams. Empty: nothing is loaded ahead.
+  std::vector<double> link;
   std::vector<PlanComponent> components;
   // By first_slot. Uses of one component do not overlap.
   std::vector<PlanUse> uses;
@@ -63,14 +79,22 @@ struct Plan {
   std::vector<int> resident;
   // Of each use, layers kept from its end to the component's next use. 0 for a last use.
   std::vector<int> kept;
+  // Of each use, layers loaded ahead of it, after those that were kept, and in how many bytes of
+  // each of the slots before it, the latest first (at most kLoadReach).
+  std::vector<int> loaded;
+  std::vector<std::vector<int64_t>> loads;
   // Of each component that has no use now: layers to keep until its next use, at most held.
   std::vector<int> keep;
-  // The same with what could be loaded ahead now, into room that nothing in the plan wants. At
-  // least keep.
+  // The same with what is to be loaded ahead in the first slot. At least keep.
   std::vector<int> ahead;
-  // Seconds saved against streaming everything.
+  // Bytes that the uses of the first slot leave of the link, before anything is loaded ahead.
+  double link_left = 0;
+  // Seconds saved against streaming everything; of uses that may not come, times their probability.
   double saved_seconds = 0;
 };
+
+// Slots before a use in which its layers may be loaded ahead.
+constexpr int kLoadReach = 12;
 
 Plan MakePlan(const PlanProblem& problem);
 

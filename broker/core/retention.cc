@@ -17,9 +17,10 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
   c->last_used = ++last_used;
   c->pace = 0;
   c->target_sent = c->last_reminder = now;
-  const Problem problem = BuildProblem(device, nullptr);
-  const int index = problem.index.at(c->id);
-  const double next = problem.next_use[index];
+  planned.reset();
+  const Planned& p = PlanNow(device);
+  const int index = p.problem.index.at(c->id);
+  const double next = p.problem.next_use[index];
   if (next >= 0) *next_use = absl::Seconds(next);
   if (c->permanent()) {
     PushTarget(c->count(), c);
@@ -28,8 +29,7 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
   }
 
   const int held = c->held;
-  const Plan plan = MakePlan(problem.plan);
-  const int keep = state.draining ? 0 : std::min(held, plan.keep[index]);
+  const int keep = state.draining ? 0 : std::min(held, p.plan.keep[index]);
   if (state.draining || (next < 0 && c->ever_declared)) {
     c->reason = Reason::kNoNextUse;
   } else if (keep == 0 && held > 0) {
@@ -54,6 +54,7 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
 
 void Machine::Impl::Revoke(Component* c, int layers, Reason reason, bool trim,
                            const std::string& why) {
+  planned.reset();
   const int before = c->target();
   PushTarget(layers, c);
   c->reason = reason;
@@ -139,53 +140,6 @@ void Machine::Impl::ReleaseWithoutFuture(Device* device) {
     if (c.use.has_value() || c.permanent() || !c.ever_declared || c.target() == 0) continue;
     if (problem.next_use[index] >= 0) continue;
     Revoke(&c, 0, Reason::kNoNextUse, false, "no use of it is known to come");
-  }
-}
-
-// Into room that nothing in the plan wants, while no use needs the link. In doubt, late.
-void Machine::Impl::LoadAhead(Device* device) {
-  if (!config.load_ahead || state.draining) return;
-  bool waiting = false;
-  for (const auto& [order, w] : state.waiting) {
-    waiting |= state.sessions.at(w.session).device == device->spec.uuid;
-  }
-  const Ledger ledger = DeriveLedger(state, *device);
-  if (waiting || ledger.Overcommitted() > Bytes()) return;
-  std::optional<Problem> problem;
-  std::optional<Plan> plan;
-  for (auto& [id, c] : state.components) {
-    const Session& s = state.sessions.at(c.session);
-    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
-    if (c.use.has_value() && c.use->granted < c.count()) return;  // it streams over the link
-  }
-  for (auto& [id, c] : state.components) {
-    const Session& s = state.sessions.at(c.session);
-    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
-    if (c.use.has_value() || c.permanent() || !c.admitted || c.held != c.target()) continue;
-    if (Falling(c)) continue;
-    if (c.held == c.count()) continue;
-    if (!plan.has_value()) {
-      problem = BuildProblem(*device, nullptr);
-      plan = MakePlan(problem->plan);
-    }
-    const int index = problem->index.at(id);
-    int64_t room = DeriveLedger(state, *device).Free().count();
-    const Bytes charge = LayerCharge(c);
-    const int fits = c.spec.layers.Within(charge + Bytes(std::max<int64_t>(0, room)));
-    const int ahead = std::min(plan->ahead[index], fits);
-    if (problem->next_use[index] < 0 || ahead <= c.held) continue;
-    PushTarget(ahead, &c);
-    c.reason = Reason::kLoadAhead;
-    c.target_sent = c.last_reminder = now;
-    c.pace = 0;
-    c.decision = Log(DecisionKind::kLoadAhead, c.reason, c, ahead,
-                     absl::StrCat("load ahead ", ahead - c.held, " layers to ", ahead, " of ",
-                                  c.count(), ": next use expected in ",
-                                  absl::FormatDuration(absl::Milliseconds(
-                                      static_cast<int64_t>(problem->next_use[index] * 1000)))));
-    SendDirective& d = directives[s.connection];
-    d.connection = s.connection;
-    d.targets.push_back(TargetOf(c));
   }
 }
 

@@ -47,6 +47,7 @@ void Machine::Impl::On(const DeclareRunEvent& e) {
   run.driver_name = session->worker;
   run.pipeline = e.pipeline;
   run.stages = pipeline->second;
+  run.starts_at = now + e.starts_in;
   const DeclareRunAnswer answer{run.id};
   state.runs.emplace(run.id, std::move(run));
   future_changed = true;
@@ -103,6 +104,22 @@ void Machine::Impl::NoteStage(const UseSpec& use) {
   run.start_order = ++last_order;
 }
 
+// Rounded up: a time that every use moves would have to be asked for with every use.
+absl::Time Machine::Impl::ExpectsUntil(const Device& device) {
+  constexpr absl::Duration kGrain = absl::Seconds(10);
+  const absl::Time until = device.habits.last_begin() + device.habits.patience();
+  return absl::UnixEpoch() + absl::Ceil(until - absl::UnixEpoch(), kGrain);
+}
+
+// What was expected and has not come for long is expected no more.
+void Machine::Impl::NoteExpectations() {
+  for (auto& [uuid, device] : state.devices) {
+    const bool expecting = now < ExpectsUntil(device);
+    future_changed |= device.expecting && !expecting;
+    device.expecting = expecting;
+  }
+}
+
 void Machine::Impl::MarkDeclared() {
   for (const auto& [id, run] : state.runs) {
     for (const StageSpec& stage : run.stages) {
@@ -131,7 +148,8 @@ Problem Machine::Impl::BuildProblem(const Device& device, const WaitingUse* deci
       away += NeedsCharge(c) + (c.permanent() ? Bytes() : LayerCharge(c));
     }
   }
-  return MakeProblem(state, device, Known(device, deciding), MinusOrZero(ledger.capacity, away));
+  return MakeProblem(state, device, Known(device, deciding), MinusOrZero(ledger.capacity, away),
+                     config.load_ahead && !state.draining);
 }
 
 void Machine::Impl::On(const TickEvent&) {}

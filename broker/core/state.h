@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "broker/core/effects.h"
 #include "broker/core/events.h"
+#include "broker/core/habits.h"
 #include "broker/core/picture.h"
 #include "broker/core/specs.h"
 #include "broker/core/units.h"
@@ -33,6 +34,7 @@ struct RunningUse {
   std::string request_id;
   UseSpec spec;
   int granted = 0;
+  int held_at_begin = 0;
   Bytes window;
   Bytes activation;
   Generation generation;
@@ -160,6 +162,8 @@ struct Run {
   int next_stage = 0;
   bool started = false;
   uint64_t start_order = 0;
+  // When its driver means to start it.
+  absl::Time starts_at = absl::InfinitePast();
   // When it ends by itself: its driver's session is lost. Infinite: not.
   absl::Time ends_at = absl::InfiniteFuture();
 };
@@ -178,6 +182,11 @@ struct Device {
   uint64_t reading_begun = 0;  // 0: none under way
   absl::Time next_wanted_reading = absl::InfinitePast();
   absl::Time readings_fail_since = absl::InfiniteFuture();
+  // Share of the link's leftover that is used to load ahead: above 0, at most 1.
+  double ahead_pace = 1;
+  // What was used in which order, and whether it is still expected to go on so.
+  Habits habits;
+  bool expecting = false;
 };
 
 struct State {

@@ -41,6 +41,7 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   w.spec = e.use;
   UseNewestIds(&w.spec);
   w.arrived = now;
+  DeviceOf(*session).habits.Note(absl::StrCat(session->worker, "/", e.use.component), w.spec, now);
   w.blocked_by = "not looked at yet";
   if (w.spec.run && state.runs.contains(w.spec.run)) {
     state.components.at(w.component).ever_declared = true;
@@ -133,6 +134,7 @@ void Machine::Impl::On(const EndUseEvent& e) {
     Finished(ended->use->request_id, session);
     session->trim_sent = absl::InfinitePast();
     session->trimmed_in_vain = false;
+    NoteStall(*ended, e.measured);
     answer.target = DecideAtEnd(ended, &answer.expected_next_use);
   } else {
     for (const auto& [order, w] : state.waiting) {

@@ -40,6 +40,7 @@ struct Row {
   int64_t capacity = 0;
   bool fits = false;
   double optimum = 0;
+  double ahead_optimum = 0;
 };
 
 std::vector<Row> Rows() {
@@ -52,6 +53,7 @@ std::vector<Row> Rows() {
       row.capacity = std::stoll(value.at("capacity_bytes").get<std::string>());
       row.fits = value.at("fits").get<bool>();
       if (row.fits) row.optimum = value.at("stall_seconds").get<double>();
+      if (row.fits) row.ahead_optimum = value.at("ahead_stall_seconds").get<double>();
       rows.push_back(row);
     }
   }
@@ -60,7 +62,7 @@ std::vector<Row> Rows() {
 
 // A sequential workload as one problem: each stage of each run is a use with a slot of its own.
 struct Sequential {
-  explicit Sequential(const v1::Workload& w, int64_t capacity) {
+  Sequential(const v1::Workload& w, int64_t capacity, bool ahead) {
     int64_t reserve = w.device().reserve_bytes();
     for (const auto& c : w.components()) {
       std::vector<std::pair<int, Bytes>> runs;
@@ -70,6 +72,9 @@ struct Sequential {
       p.layers = tables.back().get();
       p.sigma = ExposedSecondsPerByte(c.pass_seconds(), p.layers->All(),
                                       w.device().h2d_bytes_per_second());
+      p.link_share =
+          LinkShare(c.pass_seconds(), p.layers->All(), w.device().h2d_bytes_per_second());
+      pass_seconds.push_back(c.pass_seconds());
       index[c.name()] = static_cast<int>(problem.components.size());
       int64_t largest = 0;
       for (const auto& g : c.layer_groups()) largest = std::max(largest, g.layer_bytes());
@@ -90,15 +95,20 @@ struct Sequential {
         use.window = Bytes(windows[static_cast<size_t>(use.component)]);
         const PlanComponent& c = problem.components[static_cast<size_t>(use.component)];
         use.max_resident = c.layers->count();
+        if (ahead) {
+          problem.link.push_back(w.device().h2d_bytes_per_second() * use.passes *
+                                 pass_seconds[static_cast<size_t>(use.component)]);
+        }
         all_streamed += c.sigma * c.layers->All().as_double() * use.passes;
         problem.uses.push_back(use);
       }
     }
   }
 
-  // Whether every slot of the plan is within the card.
+  // Whether every slot of the plan is within the card and the link.
   bool Fits(const Plan& plan) const {
     std::vector<int64_t> used(static_cast<size_t>(problem.slots), 0);
+    std::vector<double> link = problem.link;
     std::map<int, int> previous;
     for (size_t i = 0; i < problem.uses.size(); ++i) {
       const PlanUse& u = problem.uses[i];
@@ -113,7 +123,28 @@ struct Sequential {
           used[s] += layers.Of(kept).count();
         }
       }
+      int kept = 0;
+      if (const auto it = previous.find(u.component); it != previous.end()) {
+        kept = plan.kept[static_cast<size_t>(it->second)];
+      }
       previous[u.component] = static_cast<int>(i);
+      if (link.empty()) continue;
+      const int there = kept + plan.loaded[i];
+      if (there > k) return false;
+      int64_t loaded = 0;
+      for (size_t j = 0; j < plan.loads[i].size() && j < i; ++j) {
+        const int64_t bytes = plan.loads[i][j];
+        loaded += bytes;
+        link[i - 1 - j] -= static_cast<double>(bytes);
+        for (size_t s = i - 1 - j; s < i; ++s) used[s] += bytes;
+      }
+      if (loaded != (layers.Of(there) - layers.Of(kept)).count()) return false;
+      const double streamed = (layers.All() - layers.Of(there)).as_double() +
+                              (layers.All() - layers.Of(k)).as_double() * (u.passes - 1);
+      link[i] -= streamed * problem.components[static_cast<size_t>(u.component)].link_share;
+    }
+    for (double bytes : link) {
+      if (bytes < -1) return false;
     }
     for (int64_t bytes : used) {
       if (bytes > problem.capacity.count()) return false;
@@ -124,29 +155,40 @@ struct Sequential {
   PlanProblem problem;
   std::vector<std::unique_ptr<LayerTable>> tables;
   std::vector<int64_t> windows;
+  std::vector<double> pass_seconds;
   std::map<std::string, int> index;
   double all_streamed = 0;
 };
 
-TEST(PlannerBounds, IsWithinTwoPercentOfTheOptimumOnEveryPublishedRow) {
+// Prints each row, and holds its stall to `most` times the optimum or 10 ms above it.
+void CompareWithTheOptimum(bool ahead, double most) {
   int rows = 0;
   for (const Row& row : Rows()) {
     if (!row.fits) continue;
     const auto w = ReadJson<v1::Workload>(std::string(WORKLOAD_DIR) + "/" + row.workload + ".json");
-    const Sequential s(w, row.capacity);
+    const Sequential s(w, row.capacity, ahead);
     const Plan plan = MakePlan(s.problem);
     EXPECT_TRUE(s.Fits(plan)) << row.workload << " at " << row.capacity;
+    const double optimum = ahead ? row.ahead_optimum : row.optimum;
     const double stall = s.all_streamed - plan.saved_seconds;
     std::printf("%-26s %6.2f GiB  stall %8.4f s  optimum %8.4f s  ratio %.4f\n",
-                row.workload.c_str(), static_cast<double>(row.capacity) / (1 << 30), stall,
-                row.optimum, row.optimum > 0 ? stall / row.optimum : 1.0);
-    EXPECT_GE(stall, row.optimum - 1e-3) << row.workload << ": below the proven optimum";
-    EXPECT_TRUE(stall <= row.optimum * 1.02 || stall <= row.optimum + 0.010)
+                row.workload.c_str(), static_cast<double>(row.capacity) / (1 << 30), stall, optimum,
+                optimum > 0 ? stall / optimum : 1.0);
+    EXPECT_GE(stall, optimum - 1e-3) << row.workload << ": below the proven optimum";
+    EXPECT_TRUE(stall <= optimum * most || stall <= optimum + 0.010)
         << row.workload << " at " << row.capacity << " bytes: " << stall << " s, optimum "
-        << row.optimum << " s";
+        << optimum << " s";
     ++rows;
   }
   EXPECT_EQ(rows, 24);
+}
+
+TEST(PlannerBounds, IsWithinTwoPercentOfTheOptimumOnEveryPublishedRow) {
+  CompareWithTheOptimum(false, 1.02);
+}
+
+TEST(PlannerBounds, IsWithinTenPercentOfTheOptimumWithLoadingAhead) {
+  CompareWithTheOptimum(true, 1.10);
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ TEST_F(PlannerTest, LoadsAheadOnlyIntoRoomThatNothingWants) {
   problem_.capacity = Bytes(16 * kMiB);
   Use(0, 40, 0);
   Use(1, 1, 0);
+  problem_.link = {100.0 * kMiB, 0};
   const Plan plan = MakePlan(problem_);
   EXPECT_EQ(plan.resident[0], 10);
   EXPECT_EQ(plan.keep[1], 0);

@@ -1,0 +1,216 @@
+#include "broker/core/plan_draft.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace vrambroker::core {
+
+PlanModel::PlanModel(const PlanProblem& problem) : p(problem) {
+  std::vector<int> latest(p.components.size(), kNoUse);
+  gap_before.assign(p.uses.size(), -1);
+  for (int i = 0; i < static_cast<int>(p.uses.size()); ++i) {
+    const PlanUse& u = p.uses[i];
+    const PlanComponent& c = p.components[u.component];
+    const int from = latest[u.component];
+    latest[u.component] = i;
+    if (u.granted >= 0) continue;  // what it has, it has
+    Gap g;
+    g.component = u.component;
+    g.from = from;
+    g.to = i;
+    g.first = from == kNoUse ? 0 : p.uses[from].last_slot + 1;
+    g.last = u.first_slot - 1;
+    g.most_kept = from == kNoUse ? std::min(c.held, MostResident(i))
+                                 : std::min(MostResident(from), MostResident(i));
+    g.value = c.sigma * u.probability;
+    gap_before[i] = static_cast<int>(gaps.size());
+    gaps.push_back(g);
+  }
+  for (int c = 0; c < static_cast<int>(p.components.size()); ++c) {
+    if (latest[c] != kNoUse || p.components[c].held == 0 || !p.components[c].keep_by_recency)
+      continue;
+    gaps.push_back({c, kNoUse, kNoUse, 0, p.slots - 1, p.components[c].held, 0});
+  }
+}
+
+Draft::Draft(const PlanModel& model, const std::vector<bool>& whole) : m_(&model) {
+  const PlanProblem& p = m_->p;
+  free_.assign(p.slots, p.capacity.count());
+  link_ = p.link;
+  kept_.assign(m_->gaps.size(), 0);
+  loaded_.assign(m_->gaps.size(), 0);
+  loads_.assign(m_->gaps.size(), {});
+  resident_.reserve(p.uses.size());
+  for (int i = 0; i < static_cast<int>(p.uses.size()); ++i) {
+    const PlanUse& u = p.uses[i];
+    const LayerTable& layers = m_->Layers(i);
+    int have = u.granted >= 0 ? u.granted : u.certain() ? u.min_resident : 0;
+    if (u.granted < 0 && whole[i]) have = layers.count();
+    resident_.push_back(have);
+    const bool window = have < layers.count() && u.certain();
+    const int64_t needs = u.certain() ? u.need.count() : 0;
+    Take(u.first_slot, u.last_slot,
+         layers.Of(have).count() + needs + (window ? u.window.count() : 0));
+    if (!m_->loads() || !u.certain()) continue;
+    // Of a use that runs the first pass is taken to be over.
+    const int64_t streamed = layers.All().count() * u.passes -
+                             layers.Of(have).count() * (u.granted >= 0 ? u.passes : u.passes - 1);
+    ReturnLink(i, -streamed, 1);
+  }
+  for (int64_t free : free_) feasible_ &= free >= 0;
+}
+
+void Draft::Take(int first, int last, int64_t bytes) {
+  for (int s = first; s <= last; ++s) free_[s] -= bytes;
+}
+
+// Spread evenly over the slots of the use.
+void Draft::ReturnLink(int use, int64_t bytes, double passes) {
+  const PlanUse& u = m_->p.uses[use];
+  if (link_.empty() || !u.certain()) return;
+  const double each = m_->p.components[u.component].link_share * passes *
+                      static_cast<double>(bytes) / (u.last_slot - u.first_slot + 1);
+  for (int s = u.first_slot; s <= u.last_slot; ++s) link_[s] += each;
+}
+
+int64_t Draft::Room(int first, int last) const {
+  int64_t room = m_->p.capacity.count();
+  for (int s = first; s <= last; ++s) room = std::min(room, free_[s]);
+  return std::max<int64_t>(0, room);
+}
+
+int Draft::ReachableResident(int use) const {
+  const PlanUse& u = m_->p.uses[use];
+  const int most = m_->MostResident(use);
+  if (u.granted >= 0 || resident_[use] >= most) return most;
+  const LayerTable& layers = m_->Layers(use);
+  const int64_t have = layers.Of(resident_[use]).count();
+  return std::min(most, layers.Within(Bytes(have + Room(u.first_slot, u.last_slot))));
+}
+
+void Draft::SetResident(int use, int layers) {
+  if (layers <= resident_[use]) return;
+  const PlanUse& u = m_->p.uses[use];
+  const LayerTable& table = m_->Layers(use);
+  const int64_t more = (table.Of(layers) - table.Of(resident_[use])).count();
+  Take(u.first_slot, u.last_slot, more);
+  ReturnLink(use, more, u.passes - 1);
+  resident_[use] = layers;
+}
+
+void Draft::RaiseResident(int use, int most) {
+  SetResident(use, std::min(most, ReachableResident(use)));
+}
+
+void Draft::RaiseKept(int gap, int most) {
+  const Gap& g = m_->gaps[gap];
+  most = std::min(most, g.most_kept);
+  if (most <= kept_[gap]) return;
+  const int before = there(gap);
+  if (loaded_[gap] > 0) Unload(gap);
+  const LayerTable& layers = m_->LayersOf(g.component);
+  const int64_t have = layers.Of(kept_[gap]).count();
+  int reach = most;
+  if (g.first <= g.last) {
+    reach = std::min(reach, layers.Within(Bytes(have + Room(g.first, g.last))));
+  }
+  if (g.from != kNoUse) reach = std::min(reach, ReachableResident(g.from));
+  if (g.to != kNoUse) reach = std::min(reach, ReachableResident(g.to));
+  if (reach > kept_[gap]) {
+    const int64_t more = layers.Of(reach).count() - have;
+    Take(g.first, g.last, more);
+    if (g.from != kNoUse) SetResident(g.from, reach);
+    if (g.to != kNoUse) {
+      SetResident(g.to, reach);
+      ReturnLink(g.to, more, 1);
+    }
+    kept_[gap] = reach;
+  }
+  if (before > kept_[gap]) Load(gap, before);
+}
+
+bool Draft::LowerKept(int gap, int layers) {
+  const Gap& g = m_->gaps[gap];
+  const LayerTable& table = m_->LayersOf(g.component);
+  const int64_t less = (table.Of(kept_[gap]) - table.Of(layers)).count();
+  if (g.to != kNoUse) {
+    ReturnLink(g.to, -less, 1);
+    const PlanUse& u = m_->p.uses[g.to];
+    for (int s = u.first_slot; s <= u.last_slot && !link_.empty(); ++s) {
+      if (link_[s] >= -1) continue;
+      ReturnLink(g.to, less, 1);
+      return false;
+    }
+  }
+  Take(g.first, g.last, -less);
+  kept_[gap] = layers;
+  return true;
+}
+
+void Draft::Load(int gap, int most) {
+  const Gap& g = m_->gaps[gap];
+  if (!m_->loads() || g.to == kNoUse || loaded_[gap] > 0) return;
+  const int reach = std::min(most, ReachableResident(g.to));
+  if (reach <= kept_[gap]) return;
+  const LayerTable& layers = m_->LayersOf(g.component);
+  const int64_t have = layers.Of(kept_[gap]).count();
+  const int64_t want = layers.Of(reach).count() - have;
+  // Bytes that come in a slot are there from it on: as late as the link allows.
+  std::array<int64_t, kLoadReach> placed{};
+  int64_t total = 0, room = std::numeric_limits<int64_t>::max();
+  const int slots = std::min(kLoadReach, g.last - g.first + 1);
+  for (int i = 0; i < slots && total < want; ++i) {
+    room = std::min(room, free_[g.last - i]);
+    if (room <= 0) break;
+    const int64_t link = static_cast<int64_t>(std::max(0.0, std::min(link_[g.last - i], 1e18)));
+    placed[i] = std::min({want - total, room, link});
+    total += placed[i];
+    room -= placed[i];
+  }
+  const int layers_there = layers.Within(Bytes(have + total));
+  if (layers_there <= kept_[gap]) return;
+  const int64_t bytes = layers.Of(layers_there).count() - have;
+  int64_t excess = total - bytes;
+  for (int i = slots - 1; i >= 0 && excess > 0; --i) {
+    const int64_t drop = std::min(excess, placed[i]);
+    placed[i] -= drop;
+    excess -= drop;
+  }
+  int64_t there = 0;
+  for (int i = slots - 1; i >= 0; --i) {
+    there += placed[i];
+    free_[g.last - i] -= there;
+    link_[g.last - i] -= static_cast<double>(placed[i]);
+  }
+  loads_[gap] = placed;
+  loaded_[gap] = layers_there - kept_[gap];
+  SetResident(g.to, layers_there);
+  ReturnLink(g.to, bytes, 1);
+}
+
+void Draft::Unload(int gap) {
+  const Gap& g = m_->gaps[gap];
+  int64_t there = 0;
+  for (int i = std::min(kLoadReach, g.last - g.first + 1) - 1; i >= 0; --i) {
+    there += loads_[gap][i];
+    free_[g.last - i] += there;
+    link_[g.last - i] += static_cast<double>(loads_[gap][i]);
+  }
+  ReturnLink(g.to, -there, 1);
+  loads_[gap] = {};
+  loaded_[gap] = 0;
+}
+
+double Draft::Saved() const {
+  double saved = 0;
+  for (int i = 0; i < static_cast<int>(resident_.size()); ++i) {
+    saved += m_->ResidentValue(i) * m_->Layers(i).Of(resident_[i]).as_double();
+  }
+  for (int i = 0; i < static_cast<int>(kept_.size()); ++i) {
+    const Gap& g = m_->gaps[i];
+    saved += g.value * m_->LayersOf(g.component).Of(there(i)).as_double();
+  }
+  return saved;
+}
+
+}  // namespace vrambroker::core
