@@ -94,9 +94,12 @@ std::string Machine::Impl::Holders(const Device& device) const {
 void Machine::Impl::RefuseInfeasible(const Device& device) {
   std::vector<uint64_t> refused;
   const Bytes ceiling = Ceiling(device);
-  for (const auto& [order, w] : state.waiting) {
+  for (auto& [order, w] : state.waiting) {
     const Component& c = state.components.at(w.component);
     if (state.sessions.at(c.session).device != device.spec.uuid) continue;
+    // What was learned beyond what is declared refuses nobody.
+    const Bytes over = MinusOrZero(FewestBytes(c, w.spec), ceiling);
+    w.spec.activation -= std::min(over, MinusOrZero(w.spec.activation, w.ask.declared));
     if (state.draining || FewestBytes(c, w.spec) > ceiling) refused.push_back(order);
   }
   for (uint64_t order : refused) {
@@ -354,6 +357,7 @@ void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
   use.granted = layers;
   use.window = sizing.window(layers);
   use.activation = w->spec.activation;
+  use.ask = w->ask;
   use.began = now;
   use.order = w->order;
   const int held = c.held;
@@ -364,6 +368,7 @@ void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
   c.reason = reason;
   c.pace = 0;
   c.target_sent = c.last_reminder = now;
+  NoteHeld(layers, &c);
   VRAM_CHECK(DeriveLedger(state, DeviceOf(session)).Overcommitted() == Bytes());
 
   c.decision = Log(DecisionKind::kGrant, reason, c, layers,
@@ -371,8 +376,8 @@ void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
                                 ToString(c.spec.layers.Of(layers)), "), ", held, " held, ",
                                 ToString(use.window), " window, ", ToString(use.activation),
                                 " activation, after ", absl::FormatDuration(now - w->arrived)));
-  BeginAnswer answer{use.id, layers,     use.generation,  c.decision,
-                     reason, use.window, now - w->arrived};
+  BeginAnswer answer{use.id, layers,     use.generation, c.decision,
+                     reason, use.window, use.activation, now - w->arrived};
   RequestRecord& record = session.requests[w->request_id];
   record.state = RequestRecord::State::kAnswered;
   record.live = true;

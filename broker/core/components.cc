@@ -81,6 +81,8 @@ void Machine::Impl::AddComponent(const ComponentSpec& spec, Session* session) {
       c->open.clear();
       c->spec = spec;
       c->admitted = c->fixed_placed = false;  // of the size that it had
+      c->estimates = Estimates();
+      c->regret = Regret();
     }
     return;
   }

@@ -92,7 +92,9 @@ struct BeginAnswer {
   Generation generation;
   DecisionId decision;
   Reason reason = Reason::kUnspecified;
+  // Charged for this use beside its layers.
   Bytes window;
+  Bytes activation;
   absl::Duration waited;
 };
 

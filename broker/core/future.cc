@@ -17,7 +17,7 @@ constexpr int kExpected = 32;
 constexpr double kUnboundedLink = 1e15;
 
 double Seconds(const Component& c, int passes) {
-  return std::max(kShortest, c.spec.pass_seconds * passes);
+  return std::max(kShortest, c.pass_seconds() * passes);
 }
 
 // Lays known uses out in time: components run one use at a time, runs their stages in order.
@@ -42,8 +42,8 @@ class Timeline {
           Of(c, c.use->spec, 0, std::max(kShortest, Seconds(c, c.use->spec.passes) - ran));
       use.granted = c.use->granted;
       use.window = c.use->window;
-      if (c.spec.pass_seconds > 0) {
-        use.passes = static_cast<int>(std::ceil(use.end / c.spec.pass_seconds));
+      if (c.pass_seconds() > 0) {
+        use.passes = static_cast<int>(std::ceil(use.end / c.pass_seconds()));
       }
       Add(use, c.use->spec.run);
       first_end_ = uses_.size() == 1 ? use.end : std::min(first_end_, use.end);
@@ -162,7 +162,7 @@ class Timeline {
       const Component& c = state_.components.at(it->second);
       UseSpec spec;
       spec.passes = stage.passes;
-      spec.activation = stage.activation;
+      spec.activation = c.estimates.ActivationNeed(AskOf(stage));
       at = std::max(at, component_free_[c.id]);
       Add(Of(c, spec, at, at + Seconds(c, stage.passes)), RunId());
       declared_.emplace_back(at, c.id);
@@ -196,9 +196,9 @@ void AddComponents(const State& state, const Device& device, Problem* problem) {
     if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached || !c.admitted) continue;
     PlanComponent p;
     p.layers = c.permanent() ? &NoLayers() : &c.spec.layers;
-    const double rate = c.spec.link_rate > 0 ? c.spec.link_rate : device.spec.link_rate;
-    p.sigma = ExposedSecondsPerByte(c.spec.pass_seconds, p.layers->All(), rate);
-    p.link_share = LinkShare(c.spec.pass_seconds, p.layers->All(), rate);
+    const double rate = LinkRate(c, device);
+    p.sigma = ExposedSecondsPerByte(c.pass_seconds(), p.layers->All(), rate);
+    p.link_share = LinkShare(c.pass_seconds(), p.layers->All(), rate);
     p.held = c.permanent() || c.use.has_value() ? 0 : std::min(c.held, c.target());
     p.keep_by_recency = !c.ever_declared;
     p.last_used = c.last_used;
@@ -236,7 +236,7 @@ std::vector<double> LinkOf(const std::vector<double>& starts, const std::vector<
     if (use.start > starts.front() && !use.deciding) break;
     const Component& c = state.components.at(use.component);
     streams |= !c.permanent() && use.granted < c.count();
-    measured |= c.spec.pass_seconds > 0;
+    measured |= c.pass_seconds() > 0;
   }
   if (starts.front() < 0 || (!streams && !measured)) link[0] = kUnboundedLink;
   return link;

@@ -32,6 +32,8 @@ struct Config {
   absl::Duration settling_time = absl::Seconds(5);
   // A run outlives its driver's session by this.
   absl::Duration run_grace = absl::Seconds(5);
+  // Bytes that are loaded again within this time of their release count as regretted.
+  absl::Duration minimum_residency = absl::Seconds(10);
   // Bytes beyond its charge that a worker may show without being named.
   Bytes unexplained_tolerance{64 << 20};
   // Whether idle components are loaded ahead of uses that are known to come.

@@ -80,6 +80,14 @@ struct Machine::Impl {
   void LeaveMark(const std::string& begin_request_id, Session* session);
   Target TargetOf(const Component& c) const;
 
+  // learning.cc
+  // What the end of a use shows of its component.
+  void Learn(const Measurements& measured, Component* c);
+  // What is to be charged for the activation of a use that waits.
+  void ChargeWhatIsKnown(WaitingUse* w);
+  // `layers` of it are on the device from now on, or are allowed to be by a use that begins.
+  void NoteHeld(int layers, Component* c);
+
   // admission.cc
   void AdmitWaiting(Device* device);
   void RefuseInfeasible(const Device& device);

@@ -27,6 +27,12 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
       p.granted = c.use.has_value() ? c.use->granted : 0;
       p.lifetime = c.spec.lifetime;
       p.refused = !c.admitted;
+      p.pass_seconds = c.pass_seconds();
+      p.link_rate = LinkRate(c, device);
+      p.stall_per_byte = c.estimates.StallPerByte();
+      p.activation_peak = c.estimates.ActivationPeak();
+      p.measured_uses = c.estimates.uses();
+      p.regret = c.regret_bytes;
       if (!c.use.has_value() && c.held > c.target() &&
           at - c.target_sent > config.release_deadline) {
         ++overdue[c.session];

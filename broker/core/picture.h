@@ -26,6 +26,18 @@ struct ComponentPicture {
   int granted = 0;
   Lifetime lifetime = Lifetime::kForward;
   bool refused = false;
+  // What is planned with: measured, or declared while it is not. 0: not known.
+  double pass_seconds = 0;
+  // Bytes a second. Above 0.
+  double link_rate = 0;
+  // Seconds that each byte copied during its uses exposed. 0: none, or not measured.
+  double stall_per_byte = 0;
+  // Highest of the recent uses. 0: not measured.
+  Bytes activation_peak;
+  // Uses that taught something.
+  int64_t measured_uses = 0;
+  // Released and loaded again within minimum_residency, all time.
+  Bytes regret;
 };
 
 struct DevicePicture {

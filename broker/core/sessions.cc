@@ -218,9 +218,9 @@ void Machine::Impl::ResumeUses(const AttachEvent& e, Session* session, Welcome* 
     RequestRecord record;
     record.state = RequestRecord::State::kAnswered;
     record.live = true;
-    record.answer = BeginAnswer{
-        use.id,     use.granted,         use.generation, DecisionId(), Reason::kUnchanged,
-        use.window, absl::ZeroDuration()};
+    record.answer = BeginAnswer{use.id,         use.granted,         use.generation,
+                                DecisionId(),   Reason::kUnchanged,  use.window,
+                                use.activation, absl::ZeroDuration()};
     session->requests[u.request_id] = std::move(record);
     welcome->resumed_uses.emplace_back(u.request_id, use.id);
   }
@@ -359,6 +359,7 @@ void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
     // Less than the target that it had reached: the worker has dropped layers by itself, and is not
     // to load them again for that target.
     if (c->completed == c->generation) FollowDrop(c, session);
+    if (!c->use.has_value()) NoteHeld(c->held, c);
   }
   if (!session->device.empty()) Stir(&DeviceOf(*session));
 }

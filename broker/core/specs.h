@@ -13,6 +13,9 @@ namespace vrambroker::core {
 
 enum class Lifetime { kForward, kPermanent };
 
+// What the host's copy of the layers is: it decides how fast they come to the device.
+enum class HostTier { kUnknown, kPageable, kPinned };
+
 struct ComponentSpec {
   std::string name;
   LayerTable layers;
@@ -24,6 +27,7 @@ struct ComponentSpec {
   double pass_seconds = 0;
   // Bytes a second to the device. 0: the device's own.
   double link_rate = 0;
+  HostTier host_tier = HostTier::kUnknown;
   friend bool operator==(const ComponentSpec&, const ComponentSpec&) = default;
 };
 
@@ -64,7 +68,12 @@ struct UseSpec {
   RunId run;
   int stage = 0;
   int passes = 1;
+  // As declared; once it waits, what is charged for it (see Estimates::ActivationNeed).
   Bytes activation;
+  // The caller's name for what makes uses alike. Empty: none.
+  std::string shape;
+  // Nothing but what is declared is charged, whatever was measured.
+  bool activation_is_exact = false;
   // The window that is charged where not all layers are resident. 0: the component's own.
   Bytes window;
   int min_resident = 0;
@@ -75,12 +84,15 @@ struct UseSpec {
   std::vector<UseId> held_uses;
 };
 
+// Of one use. 0: not measured.
 struct Measurements {
   Bytes peak_activation;
   Bytes bytes_loaded;
+  // Compute waited for copies; the whole use; computed, all passes; its copies took the link.
   double stall_seconds = 0;
   double seconds = 0;
   double compute_seconds = 0;
+  double copy_seconds = 0;
   int passes = 0;
   bool warm_up = false;
 };
@@ -90,6 +102,9 @@ struct StageSpec {
   std::string component;
   int passes = 1;
   Bytes activation;
+  // As in UseSpec.
+  std::string shape;
+  bool activation_is_exact = false;
   friend bool operator==(const StageSpec&, const StageSpec&) = default;
 };
 

@@ -13,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "broker/core/effects.h"
+#include "broker/core/estimates.h"
 #include "broker/core/events.h"
 #include "broker/core/habits.h"
 #include "broker/core/picture.h"
@@ -37,6 +38,9 @@ struct RunningUse {
   int held_at_begin = 0;
   Bytes window;
   Bytes activation;
+  // What it asked for. Unset: not known (it began under another broker), and its activation teaches
+  // nothing.
+  std::optional<ActivationAsk> ask;
   Generation generation;
   absl::Time began;
   // Place in the queue that it had: lower is older.
@@ -70,7 +74,13 @@ struct Component {
   absl::Time target_sent = absl::InfinitePast();
   absl::Time last_reminder = absl::InfinitePast();
   double pace = 0;
+  // What its uses have shown. Lives as long as the spec does.
+  Estimates estimates;
+  Regret regret;
+  // Bytes that were released and loaded again within minimum_residency, all time.
+  Bytes regret_bytes;
 
+  double pass_seconds() const { return estimates.PassSeconds(spec.pass_seconds); }
   int count() const { return spec.layers.count(); }
   int target() const { return open.empty() ? held : open.back().layers; }
   bool permanent() const { return spec.lifetime == Lifetime::kPermanent; }
@@ -84,6 +94,8 @@ struct WaitingUse {
   std::string request_id;
   ComponentId component;
   UseSpec spec;
+  // What it asked for: spec.activation is what is to be charged.
+  ActivationAsk ask;
   absl::Time arrived;
   // Until when it waits for more than its fewest layers. Unset: it has not come to that.
   std::optional<absl::Time> grow_until;
@@ -187,7 +199,18 @@ struct Device {
   // What was used in which order, and whether it is still expected to go on so.
   Habits habits;
   bool expecting = false;
+  // Bytes a second that uses of its components have shown, by the tier that they come from.
+  std::map<HostTier, Samples> link_rates;
 };
+
+// Bytes a second at which a component comes to its device. Its own uses say it; before there are
+// enough of them, those of other components of its device and host tier, else what it declares,
+// else what the device is said to have.
+double LinkRate(const Component& c, const Device& device);
+
+inline ActivationAsk AskOf(const StageSpec& stage) {
+  return {stage.shape, stage.activation, stage.activation_is_exact};
+}
 
 struct State {
   std::map<std::string, Device> devices;

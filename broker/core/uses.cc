@@ -39,6 +39,8 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   w.request_id = e.header.request_id;
   w.component = FindComponent(*session, e.use.component)->id;
   w.spec = e.use;
+  w.ask = {e.use.shape, e.use.activation, e.use.activation_is_exact};
+  ChargeWhatIsKnown(&w);
   UseNewestIds(&w.spec);
   w.arrived = now;
   DeviceOf(*session).habits.Note(absl::StrCat(session->worker, "/", e.use.component), w.spec, now);
@@ -135,7 +137,9 @@ void Machine::Impl::On(const EndUseEvent& e) {
     session->trim_sent = absl::InfinitePast();
     session->trimmed_in_vain = false;
     NoteStall(*ended, e.measured);
+    Learn(e.measured, ended);
     answer.target = DecideAtEnd(ended, &answer.expected_next_use);
+    NoteHeld(ended->held, ended);
   } else {
     for (const auto& [order, w] : state.waiting) {
       if (w.session != session->id || w.request_id != e.begin_request_id) continue;

@@ -21,6 +21,7 @@ inline constexpr int kMaxHeldUses = 16;
 inline constexpr int kMaxPriority = 100;
 inline constexpr int kMaxNameBytes = 128;
 inline constexpr int kMaxRequestIdBytes = 64;
+inline constexpr int kMaxShapeBytes = 64;
 inline constexpr int kMaxDecisions = 4096;
 // The version of the protocol that is spoken here.
 inline constexpr int kProtocolVersion = 1;

@@ -37,6 +37,12 @@ void Write(const core::ComponentPicture& component, v1::ComponentPicture* out) {
   out->set_lifetime(component.lifetime == core::Lifetime::kPermanent ? v1::LIFETIME_PERMANENT
                                                                      : v1::LIFETIME_FORWARD);
   out->set_refused(component.refused);
+  out->set_pass_seconds(component.pass_seconds);
+  out->set_link_bytes_per_second(component.link_rate);
+  out->set_stall_seconds_per_byte(component.stall_per_byte);
+  out->set_activation_peak_bytes(component.activation_peak.count());
+  out->set_measured_uses(component.measured_uses);
+  out->set_regret_bytes(component.regret.count());
 }
 
 void Write(const core::DevicePicture& device, v1::DevicePicture* out) {
@@ -110,6 +116,7 @@ void Write(const core::BeginAnswer& answer, v1::BeginUseResponse* out) {
   out->set_decision_id(answer.decision.value());
   out->set_reason(ToWire(answer.reason));
   out->set_window_bytes(answer.window.count());
+  out->set_activation_bytes(answer.activation.count());
   FromDuration(answer.waited, out->mutable_waited());
 }
 

@@ -36,6 +36,15 @@ core::LayerTable ReadLayers(const v1::Component& component, Checks* checks) {
   return checks->ok() ? core::LayerTable(runs) : core::LayerTable();
 }
 
+// Both lists are in one order.
+core::HostTier ReadHostTier(const v1::Component& component, Checks* checks) {
+  checks->Require(v1::HostTier_IsValid(component.host_tier()), "host_tier",
+                  absl::StrCat(static_cast<int>(component.host_tier())),
+                  "HOST_TIER_UNSPECIFIED (0), HOST_TIER_PAGEABLE (1) and HOST_TIER_PINNED (2) are");
+  return static_cast<core::HostTier>(component.host_tier());
+}
+static_assert(static_cast<int>(core::HostTier::kPinned) == v1::HOST_TIER_PINNED);
+
 core::Lifetime ReadLifetime(const v1::Component& component, Checks* checks) {
   checks->Require(v1::Lifetime_IsValid(component.lifetime()), "lifetime",
                   absl::StrCat(static_cast<int>(component.lifetime())),
@@ -133,6 +142,7 @@ core::ComponentSpec ReadComponent(const v1::Component& component, const std::str
   checks->Amount("pass_seconds", component.pass_seconds(), kMaxSeconds);
   checks->Amount("link_bytes_per_second", component.link_bytes_per_second(), kMaxRate);
   spec.lifetime = ReadLifetime(component, checks);
+  spec.host_tier = ReadHostTier(component, checks);
   spec.layers = ReadLayers(component, checks);
   if (!checks->ok()) return spec;
   checks->SetPrefix("");

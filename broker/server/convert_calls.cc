@@ -27,6 +27,7 @@ core::Measurements ReadMeasurements(const v1::UseMeasurements& measured, Checks*
   checks->Amount("stall_seconds", measured.stall_seconds(), kMaxSeconds);
   checks->Amount("seconds", measured.seconds(), kMaxSeconds);
   checks->Amount("compute_seconds", measured.compute_seconds(), kMaxSeconds);
+  checks->Amount("copy_seconds", measured.copy_seconds(), kMaxSeconds);
   checks->Range("passes", measured.passes(), 0, kMaxPasses);
   if (!checks->ok()) return result;
   checks->SetPrefix("");
@@ -35,6 +36,7 @@ core::Measurements ReadMeasurements(const v1::UseMeasurements& measured, Checks*
   result.stall_seconds = measured.stall_seconds();
   result.seconds = measured.seconds();
   result.compute_seconds = measured.compute_seconds();
+  result.copy_seconds = measured.copy_seconds();
   result.passes = measured.passes();
   result.warm_up = measured.warm_up();
   return result;
@@ -45,6 +47,7 @@ void CheckUse(const v1::BeginUseRequest& request, Checks* checks) {
   if (request.run_id() != 0) checks->Range("stage", request.stage(), 0, kMaxStages - 1);
   checks->Range("passes", request.passes(), 0, kMaxPasses);
   checks->Bytes("activation_bytes", request.activation_bytes());
+  checks->Length("shape", request.shape(), kMaxShapeBytes);
   checks->Bytes("window_bytes", request.window_bytes());
   checks->Range("min_resident_layers", request.min_resident_layers(), 0, kMaxLayers);
   checks->Range("max_resident_layers", request.max_resident_layers(), 0, kMaxLayers);
@@ -81,6 +84,8 @@ absl::StatusOr<core::BeginUseEvent> ReadBeginUse(const v1::BeginUseRequest& requ
   event.use.stage = request.run_id() == 0 ? 0 : request.stage();
   event.use.passes = OneIfZero(request.passes());
   event.use.activation = core::Bytes(request.activation_bytes());
+  event.use.shape = request.shape();
+  event.use.activation_is_exact = request.activation_is_exact();
   event.use.window = core::Bytes(request.window_bytes());
   event.use.min_resident = request.min_resident_layers();
   event.use.max_resident = request.max_resident_layers();
@@ -131,9 +136,11 @@ absl::StatusOr<core::DeclarePipelineEvent> ReadDeclarePipeline(
     checks.ComponentReference("component", stage.component());
     checks.Range("passes", stage.passes(), 0, kMaxPasses);
     checks.Bytes("activation_bytes", stage.activation_bytes());
+    checks.Length("shape", stage.shape(), kMaxShapeBytes);
     if (!checks.ok()) break;
-    event.stages.push_back(
-        {stage.component(), OneIfZero(stage.passes()), core::Bytes(stage.activation_bytes())});
+    event.stages.push_back({stage.component(), OneIfZero(stage.passes()),
+                            core::Bytes(stage.activation_bytes()), stage.shape(),
+                            stage.activation_is_exact()});
   }
   if (!checks.ok()) return checks.status();
   event.header.fingerprint = Fingerprint(request);
@@ -168,7 +175,8 @@ absl::StatusOr<core::FinishRunEvent> ReadFinishRun(const v1::FinishRunRequest& r
 uint64_t Fingerprint(const v1::BeginUseRequest& request) {
   const std::vector<uint64_t> held(request.held_use_ids().begin(), request.held_use_ids().end());
   return absl::HashOf(Call::kBeginUse, request.component(), request.run_id(), request.stage(),
-                      request.passes(), request.activation_bytes(), request.window_bytes(),
+                      request.passes(), request.activation_bytes(), request.shape(),
+                      request.activation_is_exact(), request.window_bytes(),
                       request.min_resident_layers(), request.max_resident_layers(),
                       request.priority(), held);
 }

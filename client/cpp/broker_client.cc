@@ -129,6 +129,7 @@ Use::~Use() {
 
 uint64_t Use::use_id() const { return state_->outcome.use_id; }
 int Use::resident_layers() const { return state_->outcome.resident_layers; }
+int64_t Use::activation_bytes() const { return state_->outcome.activation_bytes; }
 bool Use::brokered() const { return state_->outcome.brokered; }
 absl::Duration Use::waited() const { return state_->waited; }
 v1::Reason Use::reason() const { return state_->outcome.reason; }
@@ -194,6 +195,8 @@ absl::StatusOr<Use> BrokerClient::BeginUse(const std::string& component,
   request.set_stage(options.stage);
   request.set_passes(options.passes);
   request.set_activation_bytes(options.activation_bytes);
+  request.set_shape(options.shape);
+  request.set_activation_is_exact(options.activation_is_exact);
   request.set_min_resident_layers(options.min_resident_layers);
   request.set_max_resident_layers(options.max_resident_layers);
   request.set_priority(options.priority);

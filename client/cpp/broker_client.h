@@ -76,6 +76,11 @@ struct UseOptions {
   // Passes over all layers, at least 1.
   int passes = 1;
   int64_t activation_bytes = 0;
+  // What makes uses alike in the activation that they take, at most 64 bytes. Empty: those that ask
+  // for the same bytes are.
+  std::string shape = {};
+  // Exactly activation_bytes are charged, whatever was measured.
+  bool activation_is_exact = false;
   int min_resident_layers = 0;
   // 0: all.
   int max_resident_layers = 0;
@@ -100,6 +105,9 @@ class Use {
   // 0 where it runs without a broker.
   uint64_t use_id() const;
   int resident_layers() const;
+  // What is set aside for its activation, in bytes: what was asked for, or what uses like it took.
+  // As asked for where it runs without a broker.
+  int64_t activation_bytes() const;
   // Whether the broker granted it; else the configured count applies and all is released at the
   // end.
   bool brokered() const;

@@ -104,6 +104,7 @@ void Engine::Do(const UseGranted& e) {
   UseOutcome& use = uses_[e.ticket];
   use.granted = true;
   use.resident_layers = e.resident_layers;
+  use.activation_bytes = e.activation_bytes;
   use.use_id = e.use_id;
   use.brokered = e.brokered;
   use.reason = e.reason;

@@ -41,6 +41,7 @@ class Engine {
     bool refused = false;
     bool closed = false;
     int resident_layers = 0;
+    int64_t activation_bytes = 0;
     uint64_t use_id = 0;
     bool brokered = true;
     v1::Reason reason = v1::REASON_UNSPECIFIED;

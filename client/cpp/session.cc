@@ -63,7 +63,7 @@ v1::AttachRequest Session::ComposeAttach() {
         running->set_component(use.request.component());
         running->set_granted_layers(use.granted);
         running->set_window_bytes(use.window_bytes);
-        running->set_activation_bytes(use.request.activation_bytes());
+        running->set_activation_bytes(use.activation_bytes);
         running->set_generation(use.generation);
         use.use_id = 0;
         break;

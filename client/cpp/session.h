@@ -154,6 +154,8 @@ struct CancelBegin {
 struct UseGranted {
   Ticket ticket = 0;
   int resident_layers = 0;
+  // Set aside for it.
+  int64_t activation_bytes = 0;
   uint64_t use_id = 0;
   bool brokered = true;
   v1::Reason reason = v1::REASON_UNSPECIFIED;
@@ -269,6 +271,7 @@ class Session {
     int granted = 0;
     uint64_t generation = 0;
     int64_t window_bytes = 0;
+    int64_t activation_bytes = 0;
     bool brokered = true;
     v1::EndUseRequest end;
     absl::Time send_again = absl::InfiniteFuture();

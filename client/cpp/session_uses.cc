@@ -53,10 +53,12 @@ void Session::On(const BeginAnswered& e) {
     use.granted = e.response.resident_layers();
     use.generation = e.response.generation();
     use.window_bytes = e.response.window_bytes();
+    use.activation_bytes = e.response.activation_bytes();
     if (!c.target.has_value() || c.target->generation < use.generation) {
       c.target = Target{use.generation, use.granted};
     }
-    Emit(UseGranted{it->first, use.granted, use.use_id, true, e.response.reason()});
+    Emit(UseGranted{it->first, use.granted, use.activation_bytes, use.use_id, true,
+                    e.response.reason()});
     return;
   }
   if (absl::IsAborted(e.status) && !IsDeadlock(e.status)) return;  // a new session will ask again
@@ -178,8 +180,9 @@ void Session::On(const NoBrokerLives&) {
                       ? 0
                       : std::clamp(configured->second, 0, c.layers);
     use.window_bytes = use.granted < c.layers ? c.spec.window_bytes() : 0;
+    use.activation_bytes = use.request.activation_bytes();
     if (use.request.request_id().empty()) use.request.set_request_id(NewRequestId("use"));
-    Emit(UseGranted{ticket, use.granted, 0, false, v1::REASON_UNSPECIFIED});
+    Emit(UseGranted{ticket, use.granted, use.activation_bytes, 0, false, v1::REASON_UNSPECIFIED});
   }
 }
 

@@ -63,6 +63,9 @@ class CopyState {
   virtual absl::Status Wait() = 0;
   // Whether the copy has ended, well or not. Never blocks.
   virtual bool Done() const = 0;
+  // How long it had the link to itself or shared it, its place in the queue left out. Only once it
+  // has ended well and was not paced; zero: not known.
+  virtual absl::Duration Took() const { return absl::ZeroDuration(); }
   // Lifts the pace from what is left of the copy: somebody waits for it now.
   virtual void Hurry() {}
 };

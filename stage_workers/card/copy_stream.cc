@@ -46,15 +46,22 @@ bool CopyJob::Done() const {
   return moved_ && MonotonicNanos() >= ready_at_;
 }
 
+absl::Duration CopyJob::Took() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!moved_ || !status_.ok() || pace > 0) return absl::ZeroDuration();
+  return absl::Nanoseconds(std::max<int64_t>(ready_at_ - began_at_, 0));
+}
+
 void CopyJob::Hurry() {
   std::lock_guard<std::mutex> lock(mutex_);
   hurried_ = true;
   changed_.notify_all();
 }
 
-void CopyJob::Finish(absl::Status status, int64_t ready_at) {
+void CopyJob::Finish(absl::Status status, int64_t began_at, int64_t ready_at) {
   std::lock_guard<std::mutex> lock(mutex_);
   status_ = std::move(status);
+  began_at_ = began_at;
   ready_at_ = ready_at;
   moved_ = true;
   changed_.notify_all();
@@ -107,7 +114,7 @@ void CopyStream::Run() {
     if (entry.fault.ok()) {
       Copy(*entry.job);
     } else {
-      entry.job->Finish(std::move(entry.fault), 0);
+      entry.job->Finish(std::move(entry.fault), 0, 0);
     }
   }
 }
@@ -133,7 +140,9 @@ void CopyStream::Copy(CopyJob& job) {
     }
   }
   if (paced && job.SleepPaced(pace_time())) ready_at = std::max(ready_at, pace_time());
-  job.Finish(absl::OkStatus(), ready_at);
+  // The thread begins a copy a little before the link is through with the one before.
+  job.Finish(absl::OkStatus(), std::max(start, last_ready_at_), ready_at);
+  last_ready_at_ = ready_at;
 }
 
 // Maps the pages of a stretch that is to be written to, those that follow each other together.

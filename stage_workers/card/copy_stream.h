@@ -28,10 +28,12 @@ class CopyJob : public CopyState {
 
   absl::Status Wait() override;
   bool Done() const override;
+  absl::Duration Took() const override;
   void Hurry() override;
 
-  // Ends the copy: moved, and `ready_at` is when the link is through with it.
-  void Finish(absl::Status status, int64_t ready_at);
+  // Ends the copy: moved, and `ready_at` is when the link is through with it, which began with it
+  // at `began_at`.
+  void Finish(absl::Status status, int64_t began_at, int64_t ready_at);
   // Sleeps until `deadline` or until somebody hurries; whether still paced.
   bool SleepPaced(int64_t deadline);
 
@@ -46,6 +48,7 @@ class CopyJob : public CopyState {
   std::condition_variable changed_;
   bool hurried_ = false;
   bool moved_ = false;
+  int64_t began_at_ = 0;
   int64_t ready_at_ = 0;
   absl::Status status_;
 };
@@ -77,6 +80,8 @@ class CopyStream {
   std::mutex mutex_;
   std::condition_variable queued_;
   std::deque<Entry> queue_;
+  // When the link was through with the copies before. Only the thread's.
+  int64_t last_ready_at_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

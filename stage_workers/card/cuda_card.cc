@@ -80,17 +80,29 @@ void CUDART_CB RunPaceStep(void* argument) {
 
 class CudaEvent : public CopyState {
  public:
-  CudaEvent(cudaEvent_t event, std::shared_ptr<Pace> pace)
-      : event_(event), pace_(std::move(pace)) {}
-  ~CudaEvent() override { cudaEventDestroy(event_); }
+  // `began` is recorded before the copy, `event` after it.
+  CudaEvent(cudaEvent_t began, cudaEvent_t event, std::shared_ptr<Pace> pace)
+      : began_(began), event_(event), pace_(std::move(pace)) {}
+  ~CudaEvent() override {
+    cudaEventDestroy(began_);
+    cudaEventDestroy(event_);
+  }
 
   absl::Status Wait() override { return ToStatus(cudaEventSynchronize(event_), "copy to device"); }
   bool Done() const override { return cudaEventQuery(event_) != cudaErrorNotReady; }
+  absl::Duration Took() const override {
+    float milliseconds = 0;
+    if (pace_ != nullptr || cudaEventElapsedTime(&milliseconds, began_, event_) != cudaSuccess) {
+      return absl::ZeroDuration();
+    }
+    return absl::Milliseconds(static_cast<double>(milliseconds));
+  }
   void Hurry() override {
     if (pace_ != nullptr) pace_->Hurry();
   }
 
  private:
+  const cudaEvent_t began_;
   const cudaEvent_t event_;
   const std::shared_ptr<Pace> pace_;
 };
@@ -229,12 +241,18 @@ absl::StatusOr<Event> CudaCard::CopyToDevice(DeviceBuffer buffer,
     absl::StatusOr<char*> device = Find(buffer, piece.device_offset, piece.bytes);
     if (!device.ok()) return device.status();
   }
-  cudaEvent_t event;
-  const cudaError_t error =
-      cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync);
+  cudaEvent_t began, event;
+  cudaError_t error = cudaEventCreate(&began);
   if (error != cudaSuccess) return ToStatus(error, absl::StrCat(uuid_, ": event"));
+  error = cudaEventCreateWithFlags(&event, cudaEventBlockingSync);
+  if (error != cudaSuccess) {
+    cudaEventDestroy(began);
+    return ToStatus(error, absl::StrCat(uuid_, ": event"));
+  }
   auto paced = pace > 0 ? std::make_shared<Pace>() : nullptr;
-  auto state = std::make_shared<CudaEvent>(event, paced);
+  auto state = std::make_shared<CudaEvent>(began, event, paced);
+  error = cudaEventRecord(began, stream_);
+  if (error != cudaSuccess) return ToStatus(error, absl::StrCat(uuid_, ": event"));
   const int64_t start = MonotonicNanos();
   int64_t done = 0;
   for (const HostPiece& piece : pieces) {

@@ -77,6 +77,9 @@ struct PassStats {
   absl::Duration stall;
   // The whole pass.
   absl::Duration elapsed;
+  // How long the link was busy with what arrived for layers of this pass. Zero: nothing did, or the
+  // card does not tell.
+  absl::Duration copying;
   // Bytes that arrived for layers of this pass.
   int64_t bytes_to_device = 0;
   // Layers loaded into their own place, and layers that passed through the window.

@@ -129,6 +129,7 @@ absl::StatusOr<card::DeviceBuffer> StreamedComponent::AwaitLayer(int64_t step, P
     absl::Status status = resident ? FinishLoad(place) : AwaitCopy(loading);
     if (stalled) stats.stall += absl::Nanoseconds(card::MonotonicNanos() - begin);
     if (!status.ok()) return status;
+    stats.copying += loading->Took();
     stats.bytes_to_device += bytes;
     ++(resident ? stats.layers_faulted_in : stats.layers_streamed);
   }

@@ -8,24 +8,24 @@
 namespace vrambroker::worker {
 namespace {
 
-v1::UseMeasurements Measured(const StageRequest& request, const StageResult& result) {
+v1::UseMeasurements Measured(const StageResult& result, bool warm_up) {
   v1::UseMeasurements measured;
-  measured.set_peak_activation_bytes(request.activation_bytes);
+  measured.set_peak_activation_bytes(result.peak_activation_bytes);
   measured.set_stall_seconds(absl::ToDoubleSeconds(result.stall));
   measured.set_bytes_loaded(result.bytes_to_device);
   measured.set_seconds(absl::ToDoubleSeconds(result.seconds));
-  measured.set_compute_seconds(
-      absl::ToDoubleSeconds(std::max(result.seconds - result.stall, absl::ZeroDuration())));
+  measured.set_compute_seconds(absl::ToDoubleSeconds(result.compute));
+  measured.set_copy_seconds(absl::ToDoubleSeconds(result.copying));
   measured.set_passes(result.passes);
-  measured.set_warm_up(request.warm_up);
+  measured.set_warm_up(warm_up);
   return measured;
 }
 
 class BrokeredRunner : public StageRunner {
  public:
   BrokeredRunner(client::BrokerClient* client, ManagedOffload* component,
-                 offload::PoolAllocator* pool)
-      : client_(client), component_(component), pool_(pool) {}
+                 offload::PoolAllocator* pool, int warm_up_uses)
+      : client_(client), component_(component), pool_(pool), warm_up_uses_(warm_up_uses) {}
 
   absl::StatusOr<StageResult> Run(const StageRequest& request) override {
     const absl::Time asked = absl::Now();
@@ -40,7 +40,9 @@ class BrokeredRunner : public StageRunner {
         use->brokered() ? RunPasses(*component_, request, use->resident_layers(), &result)
                         : RunUnbrokered(request, use->resident_layers(), &result);
     result.peak_bytes = pool_->Stats().peak_bytes;
-    result.kept_layers = use->End(Measured(request, result));
+    const bool warm_up = request.warm_up || warm_up_uses_ > 0;
+    if (status.ok() && warm_up_uses_ > 0) --warm_up_uses_;
+    result.kept_layers = use->End(Measured(result, warm_up));
     if (!status.ok()) return status;
     return result;
   }
@@ -51,7 +53,11 @@ class BrokeredRunner : public StageRunner {
     options.run_id = request.run_id;
     options.stage = request.stage;
     options.passes = request.passes;
-    options.activation_bytes = request.activation_bytes;
+    options.activation_bytes = request.declared_activation_bytes > 0
+                                   ? request.declared_activation_bytes
+                                   : request.activation_bytes;
+    options.shape = request.shape;
+    options.activation_is_exact = request.activation_is_exact;
     options.deadline = request.wait_until;
     options.cancelled = request.cancelled;
     const ManagedOffload::HurryGuard hurry(component_);
@@ -76,20 +82,23 @@ class BrokeredRunner : public StageRunner {
     pool_->Trim();
     result->activations = request.activations;
     result->passes = 0;
+    result->compute = result->copying = absl::ZeroDuration();
     return RunPasses(*component_, request, component_->permanent() ? resident : 0, result);
   }
 
   client::BrokerClient* const client_;
   ManagedOffload* const component_;
   offload::PoolAllocator* const pool_;
+  // Warm-ups that are still to come. Changed with the component's lock held, as a use has it.
+  int warm_up_uses_;
 };
 
 }  // namespace
 
 std::unique_ptr<StageRunner> MakeBrokeredRunner(client::BrokerClient* client,
                                                 ManagedOffload* component,
-                                                offload::PoolAllocator* pool) {
-  return std::make_unique<BrokeredRunner>(client, component, pool);
+                                                offload::PoolAllocator* pool, int warm_up_uses) {
+  return std::make_unique<BrokeredRunner>(client, component, pool, warm_up_uses);
 }
 
 }  // namespace vrambroker::worker

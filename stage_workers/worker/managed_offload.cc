@@ -46,6 +46,9 @@ absl::StatusOr<std::unique_ptr<ManagedOffload>> ManagedOffload::Create(
   description.set_lifetime(permanent ? v1::LIFETIME_PERMANENT : v1::LIFETIME_FORWARD);
   description.set_no_host_copy(permanent && !component->options().keep_host_copy);
   description.set_pass_seconds(options.pass_seconds);
+  description.set_host_tier(component->tier() == offload::HostTier::kPinned
+                                ? v1::HOST_TIER_PINNED
+                                : v1::HOST_TIER_PAGEABLE);
   description.set_link_bytes_per_second(options.link_bytes_per_second);
   return std::unique_ptr<ManagedOffload>(
       new ManagedOffload(std::move(component), std::move(description)));

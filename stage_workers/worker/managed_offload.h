@@ -76,6 +76,8 @@ class ManagedOffload : public client::ManagedComponent {
   bool permanent() const { return component_->options().lifetime == offload::Lifetime::kPermanent; }
   int64_t PrefixBytes(int layers) const { return component_->PrefixBytes(layers); }
   int64_t WindowBytes(int layers) const { return component_->WindowBytes(layers); }
+  // Workspace that is allocated now: 0 without a use.
+  int64_t activation_bytes() const { return component_->bytes().activation; }
   double pass_seconds() const { return description_.pass_seconds(); }
   // Host bytes that this component has pinned.
   int64_t pinned_host_bytes() const;

@@ -102,6 +102,10 @@ absl::Status RunPasses(ManagedOffload& component, const StageRequest& request, i
                                  .passes = request.passes,
                                  .activation_bytes = request.activation_bytes});
   }
+  if (status.ok()) {
+    result->peak_activation_bytes =
+        std::max(result->peak_activation_bytes, component.activation_bytes());
+  }
   const absl::Duration pass_time = absl::Seconds(component.pass_seconds());
   for (int pass = 0; status.ok() && pass < request.passes; ++pass) {
     status = CheckWanted(component, request, pass);
@@ -111,6 +115,8 @@ absl::Status RunPasses(ManagedOffload& component, const StageRequest& request, i
     status = stats.status();
     if (!stats.ok()) break;
     result->stall += stats->stall;
+    result->compute += std::max(stats->elapsed - stats->stall, absl::ZeroDuration());
+    result->copying += stats->copying;
     result->bytes_to_device += stats->bytes_to_device;
     ++result->passes;
   }

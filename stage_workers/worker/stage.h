@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,12 @@ struct StageRequest {
   // 1 to 1,000,000.
   int passes = 1;
   int64_t activation_bytes = 0;
+  // What a broker is asked for in its place. 0: activation_bytes.
+  int64_t declared_activation_bytes = 0;
+  // What makes uses alike in it, at most 64 bytes, and whether exactly what is declared is to be
+  // charged: see client::UseOptions.
+  std::string shape;
+  bool activation_is_exact = false;
   // A multiple of card::kLaneBlock words, not none.
   std::vector<uint64_t> activations;
   // Admission is waited for until then.
@@ -38,6 +45,11 @@ struct StageResult {
   // From admission to the end of the last pass, and what of it was spent waiting for copies.
   absl::Duration seconds;
   absl::Duration stall;
+  // What its passes took without waiting, and how long the link was busy with what they waited for.
+  absl::Duration compute;
+  absl::Duration copying;
+  // Highest workspace that was allocated.
+  int64_t peak_activation_bytes = 0;
   // From the call to admission.
   absl::Duration waited;
   int64_t bytes_to_device = 0;
@@ -81,9 +93,10 @@ std::unique_ptr<StageRunner> MakeLocalRunner(ManagedOffload* component,
 // broker lives the client grants the configured count, which is capped at what fits; after running
 // out of memory such a use releases what it has and is tried once more, streaming everything. All
 // pointers outlive the runner.
+// The first `warm_up_uses` uses, at least 0, that run all their passes are warm-ups to the broker.
 std::unique_ptr<StageRunner> MakeBrokeredRunner(client::BrokerClient* client,
                                                 ManagedOffload* component,
-                                                offload::PoolAllocator* pool);
+                                                offload::PoolAllocator* pool, int warm_up_uses = 0);
 
 // Shared by both. With the component's lock held: the most of `configured` layers that fit now.
 int FitNow(const ManagedOffload& component, offload::PoolAllocator& pool, int configured,

@@ -186,6 +186,13 @@ absl::StatusOr<StageRequest> ToStageRequest(const v1::RunStageRequest& request, 
   if (request.activation_bytes() < 0) {
     return OutOfRange("activation_bytes", request.activation_bytes(), "0 or more");
   }
+  if (request.declared_activation_bytes() < 0) {
+    return OutOfRange("declared_activation_bytes", request.declared_activation_bytes(),
+                      "0 or more");
+  }
+  if (request.shape().size() > kMaxShapeBytes) {
+    return OutOfRange("shape, bytes", static_cast<int64_t>(request.shape().size()), "0 to 64");
+  }
   if (request.run_id() != 0 && (request.stage() < 0 || request.stage() >= kMaxStages)) {
     return OutOfRange("stage", request.stage(), "0 to 63");
   }
@@ -199,6 +206,9 @@ absl::StatusOr<StageRequest> ToStageRequest(const v1::RunStageRequest& request, 
   result.stage = request.run_id() == 0 ? 0 : request.stage();
   result.passes = std::max(request.passes(), 1);
   result.activation_bytes = request.activation_bytes();
+  result.declared_activation_bytes = request.declared_activation_bytes();
+  result.shape = request.shape();
+  result.activation_is_exact = request.activation_is_exact();
   result.warm_up = request.warm_up();
   result.activations.resize(bytes.size() / sizeof(uint64_t));
   std::memcpy(result.activations.data(), bytes.data(), bytes.size());

@@ -16,6 +16,7 @@ namespace vrambroker::worker {
 // Bounds of a RunStageRequest, as stage.proto says.
 inline constexpr int kMaxPasses = 1'000'000;
 inline constexpr int kMaxStages = 64;
+inline constexpr size_t kMaxShapeBytes = 64;
 inline constexpr int64_t kMaxActivationMessage = 1 << 20;
 
 // A request as the worker takes it, or INVALID_ARGUMENT. `now` and the call's own deadline bound

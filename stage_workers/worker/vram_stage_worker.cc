@@ -77,6 +77,9 @@ ABSL_FLAG(
     "Whether the allocator gives what it keeps back to the card after each use, so that other "
     "processes can have it. Does nothing with a broker, which asks for it when somebody is "
     "short, nor with --caching-allocator=false.");
+ABSL_FLAG(int, warm_up_uses, 1,
+          "First uses of each component that the broker learns nothing from, as caches and "
+          "frameworks are cold: 0 to 1000. Does nothing without a broker.");
 ABSL_FLAG(
     absl::Duration, start_timeout, absl::Minutes(5),
     "How long attaching and placing may take before the worker gives up: above 0. What it waits "
@@ -117,6 +120,7 @@ CommandHelp Help() {
        "trim-after-use",
        "allocate",
        "caching-allocator",
+       "warm-up-uses",
        "start-timeout"}};
 }
 
@@ -163,6 +167,7 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   options.window_layers = absl::GetFlag(FLAGS_window_layers);
   options.pass_seconds = absl::GetFlag(FLAGS_pass_seconds);
   options.time_scale = absl::GetFlag(FLAGS_time_scale);
+  options.warm_up_uses = absl::GetFlag(FLAGS_warm_up_uses);
   options.caching_allocator = absl::GetFlag(FLAGS_caching_allocator);
   options.notice = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   return options;

@@ -37,6 +37,10 @@ absl::Status CheckOptions(const WorkerOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("--time-scale: ", options.time_scale,
                                                    " given; above 0, at most 1000000 is allowed"));
   }
+  if (options.warm_up_uses < 0 || options.warm_up_uses > 1000) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--warm-up-uses: ", options.warm_up_uses, " given; 0 to 1000 is allowed"));
+  }
   return absl::OkStatus();
 }
 
@@ -130,7 +134,8 @@ absl::Status Worker::Connect() {
   if (!client.ok()) return client.status();
   client_ = *std::move(client);
   for (const auto& stage : stages_) {
-    stage->runner = MakeBrokeredRunner(client_.get(), stage->component.get(), pool_.get());
+    stage->runner = MakeBrokeredRunner(client_.get(), stage->component.get(), pool_.get(),
+                                       options_.warm_up_uses);
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,8 @@ struct WorkerOptions {
   LocalRules rules;
   // Hears one line of what becomes of the broker's session, as client::ClientOptions says.
   std::function<void(const std::string&)> notice = {};
+  // First uses of each component that the broker learns nothing from: 0 to 1000.
+  int warm_up_uses = 1;
 };
 
 // Thread-safe after Start.

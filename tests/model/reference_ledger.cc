@@ -199,7 +199,7 @@ void ReferenceLedger::NoteAnswer(const Answer& answer) {
                   granted->use.value(),
                   granted->generation.value(),
                   granted->resident,
-                  (granted->window + begun.spec.activation).count(),
+                  (granted->window + granted->activation).count(),
                   begun.order,
                   {}};
     }

@@ -44,7 +44,7 @@ AttachEvent MachineFixture::AttachOf(Worker* w) {
   e.worker = w->name;
   e.process = {w->pid, 1};
   e.attach_number = ++w->attach_number;
-  if (!w->components.empty()) e.device_uuid = "GPU-0";
+  if (!w->components.empty()) e.device_uuid = w->device;
   e.components = w->components;
   if (!w->components.empty()) e.snapshot = SnapshotOf(w);
   e.running_uses = w->running;
@@ -95,18 +95,21 @@ std::optional<BeginAnswer> MachineFixture::Granted(CallId call, Worker* w,
   return *granted;
 }
 
-CallId MachineFixture::SendEnd(Worker* w, const std::string& request) {
+CallId MachineFixture::SendEnd(Worker* w, const std::string& request,
+                               const Measurements& measured) {
   EndUseEvent e;
   e.header = Header(*w, absl::StrCat("end-", ++last_request_));
   e.begin_request_id = request;
   e.snapshot = SnapshotOf(w);
+  e.measured = measured;
   const CallId call = e.header.call;
   Step(e);
   return call;
 }
 
-Target MachineFixture::End(Worker* w, const std::string& request, const std::string& component) {
-  const CallId call = SendEnd(w, request);
+Target MachineFixture::End(Worker* w, const std::string& request, const std::string& component,
+                           const Measurements& measured) {
+  const CallId call = SendEnd(w, request, measured);
   const auto it = answers_.find(call);
   if (it == answers_.end() || !std::holds_alternative<EndAnswer>(it->second.result)) {
     ADD_FAILURE() << "the end of " << request << " is not answered: " << Refused(call);
@@ -159,8 +162,10 @@ absl::Status MachineFixture::Refused(CallId call) const {
 
 ComponentPicture MachineFixture::Look(const std::string& id) const {
   const Picture picture = machine_->GetPicture(now_);
-  for (const ComponentPicture& c : picture.devices[0].components) {
-    if (c.id == id) return c;
+  for (const DevicePicture& device : picture.devices) {
+    for (const ComponentPicture& c : device.components) {
+      if (c.id == id) return c;
+    }
   }
   ADD_FAILURE() << id << " is not in the picture";
   return ComponentPicture();

@@ -47,6 +47,7 @@ struct Worker {
   std::string name;
   int32_t pid = 0;
   std::vector<ComponentSpec> components;
+  std::string device = "GPU-0";
   uint64_t attach_number = 0;
   uint64_t sequence = 0;
   uint64_t connection = 0;
@@ -62,15 +63,19 @@ struct Worker {
 
 class MachineFixture : public testing::Test {
  protected:
-  // One card of `capacity`, no reserve, no readings.
-  void Build(int64_t capacity, bool probe = false, int64_t reserve = 0) {
-    DeviceSpec device;
-    device.uuid = "GPU-0";
-    device.capacity = Bytes(capacity);
-    device.reserve = Bytes(reserve);
-    device.link_rate = 10e9;
-    device.has_probe = probe;
-    machine_.emplace(config_, std::vector<DeviceSpec>{device});
+  // Cards "GPU-0" and so on, each of `capacity`, no reserve, no readings.
+  void Build(int64_t capacity, bool probe = false, int64_t reserve = 0, int cards = 1) {
+    std::vector<DeviceSpec> devices;
+    for (int i = 0; i < cards; ++i) {
+      DeviceSpec device;
+      device.uuid = absl::StrCat("GPU-", i);
+      device.capacity = Bytes(capacity);
+      device.reserve = Bytes(reserve);
+      device.link_rate = 10e9;
+      device.has_probe = probe;
+      devices.push_back(device);
+    }
+    machine_.emplace(config_, std::move(devices));
   }
 
   Effects Step(const Event& event);
@@ -105,8 +110,9 @@ class MachineFixture : public testing::Test {
   // The grant of this call, held and completed by its worker from then on; nothing if not granted.
   std::optional<BeginAnswer> Granted(CallId call, Worker* w, const std::string& component);
   // Ends the use that this request began; returns what may stay, which the worker then has.
-  Target End(Worker* w, const std::string& request, const std::string& component);
-  CallId SendEnd(Worker* w, const std::string& request);
+  Target End(Worker* w, const std::string& request, const std::string& component,
+             const Measurements& measured = {});
+  CallId SendEnd(Worker* w, const std::string& request, const Measurements& measured = {});
 
   // A reading that shows these bytes by process.
   void Read(std::vector<std::pair<int32_t, Bytes>> by_process);

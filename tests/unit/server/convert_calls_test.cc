@@ -214,7 +214,7 @@ TEST(ReadDeclarePipeline, TakesStagesAndRefusesWhatIsOutOfRange) {
   const auto event = ReadDeclarePipeline(GoodPipeline());
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_EQ(event->stages.size(), 64u);
-  EXPECT_EQ(event->stages[0], (core::StageSpec{"w/dit", 1, core::Bytes()}));
+  EXPECT_EQ(event->stages[0], (core::StageSpec{"w/dit", 1, core::Bytes(), "", false}));
   using R = v1::DeclarePipelineRequest;
   const Case<R> cases[] = {
       {[](R* r) { r->clear_session_id(); }, "session_id"},

@@ -1,0 +1,41 @@
+// What the ends of uses teach, and what came back too soon.
+#include <algorithm>
+
+#include "broker/core/machine_impl.h"
+
+namespace vrambroker::core {
+
+double LinkRate(const Component& c, const Device& device) {
+  double start = c.spec.link_rate > 0 ? c.spec.link_rate : device.spec.link_rate;
+  if (const auto tier = device.link_rates.find(c.spec.host_tier);
+      tier != device.link_rates.end() && tier->second.settled()) {
+    start = tier->second.UpperMedian(0);
+  }
+  return c.estimates.LinkRate(start);
+}
+
+void Machine::Impl::Learn(const Measurements& measured, Component* c) {
+  VRAM_CHECK(c->use.has_value());
+  Device& device = DeviceOf(SessionOf(*c));
+  const std::optional<double> rate = c->estimates.Learn(measured, device.spec.capacity);
+  if (rate.has_value() && c->spec.host_tier != HostTier::kUnknown) {
+    device.link_rates[c->spec.host_tier].Add(*rate);
+  }
+  if (!c->use->ask.has_value()) return;
+  c->estimates.LearnActivation(*c->use->ask, measured, device.spec.capacity);
+  for (auto& [order, w] : state.waiting) {
+    if (w.component == c->id) ChargeWhatIsKnown(&w);
+  }
+}
+
+void Machine::Impl::ChargeWhatIsKnown(WaitingUse* w) {
+  w->spec.activation = state.components.at(w->component).estimates.ActivationNeed(w->ask);
+}
+
+void Machine::Impl::NoteHeld(int layers, Component* c) {
+  for (const auto& [first, end] : c->regret.Note(layers, now, config.minimum_residency)) {
+    c->regret_bytes += c->spec.layers.Of(end) - c->spec.layers.Of(first);
+  }
+}
+
+}  // namespace vrambroker::core
