@@ -21,7 +21,7 @@ std::optional<double> RateOf(const Measurements& m) {
     if (!Within(m.copy_seconds, m.seconds)) return std::nullopt;
     busy = m.copy_seconds;
   } else if (m.stall_seconds > 0 && m.compute_seconds >= 0 &&
-             m.compute_seconds <= m.stall_seconds / 4) {
+             m.compute_seconds <= m.stall_seconds / 8) {
     busy = m.stall_seconds + m.compute_seconds / 2;
   }
   const double rate = bytes / busy;

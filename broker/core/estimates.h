@@ -8,8 +8,8 @@
 //                  Without copy_seconds the copies took at least the stall (all of it is waiting
 //                  for them) and at most stall + compute (the use has no other time), so the rate
 //                  lies between bytes / (stall + compute) and bytes / stall. Where compute is at
-//                  most a quarter of the stall, that is narrow enough: the middle,
-//                  bytes / (stall + compute / 2), is off by an eighth at most. Else nothing is
+//                  most an eighth of the stall, that is narrow enough: the middle,
+//                  bytes / (stall + compute / 2), is off by a sixteenth at most. Else nothing is
 //                  learned of it. Uses that load less than kLeastLoaded say nothing: latency.
 //   stall          stall_seconds / bytes_loaded: seconds that a byte copied during the use exposed.
 //                  What planner.h calls sigma, as it came out; shown to people, not planned with.

@@ -86,7 +86,7 @@ absl::Status BrokerDecider::Start() {
     declare.pipeline = pipeline.name;
     for (const Stage& stage : pipeline.stages) {
       declare.stages.push_back({workload_.components[static_cast<size_t>(stage.component)].name,
-                                stage.passes, Bytes(stage.activation_bytes)});
+                                stage.passes, Bytes(stage.activation_bytes), "", false});
     }
     Post(std::move(declare));
   }
@@ -152,6 +152,7 @@ void BrokerDecider::Ended(const Request& request, const Outcome& outcome) {
   end.measured.stall_seconds = outcome.stall_seconds;
   end.measured.seconds = outcome.seconds;
   end.measured.compute_seconds = outcome.compute_seconds;
+  end.measured.copy_seconds = outcome.bytes_loaded / workload_.device.link_rate;
   end.measured.passes = request.passes;
   asked_.erase(request.id);
   Post(std::move(end));

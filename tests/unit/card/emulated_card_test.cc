@@ -47,6 +47,31 @@ TEST(EmulatedCard, CreatingTwiceOpensTheSameCard) {
   EXPECT_EQ(second->Free({.id = 1, .bytes = 6 * kMiB}).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(EmulatedCard, ACopyTellsHowLongItHadTheLinkWithoutItsPlaceInTheQueue) {
+  TestCardName name;
+  std::unique_ptr<EmulatedCard> card = MakeCard(name, 32 * kMiB, 200.0 * kMiB);
+  const std::vector<char> source(8 * kMiB, 'x');
+  const HostPiece piece = {source.data(), 8 * kMiB, 0};
+  const int64_t began = MonotonicNanos();
+  std::vector<Event> copies;
+  for (int i = 0; i < 3; ++i) {
+    const absl::StatusOr<DeviceBuffer> buffer = card->Allocate(8 * kMiB);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    const double pace = i == 2 ? 400.0 * kMiB : 0;
+    absl::StatusOr<Event> copy =
+        card->CopyToDevice(*buffer, {piece}, {.pace_bytes_per_second = pace});
+    ASSERT_TRUE(copy.ok()) << copy.status();
+    copies.push_back(*std::move(copy));
+  }
+  for (const Event& copy : copies) ASSERT_TRUE(copy->Wait().ok());
+  const absl::Duration all = absl::Nanoseconds(MonotonicNanos() - began);
+  const absl::Duration link = absl::Milliseconds(40);
+  EXPECT_GE(copies[0]->Took(), 0.99 * link);
+  EXPECT_GE(copies[1]->Took(), 0.99 * link);
+  EXPECT_LE(copies[0]->Took() + copies[1]->Took(), all);
+  EXPECT_EQ(copies[2]->Took(), absl::ZeroDuration()) << "paced";
+}
+
 TEST(EmulatedCard, AnotherSizeIsRefusedNamingBoth) {
   TestCardName name;
   std::unique_ptr<EmulatedCard> card = MakeCard(name, 10 * kMiB);

@@ -129,6 +129,7 @@ class SessionFixture : public testing::Test {
     e.response.set_resident_layers(layers);
     e.response.set_generation(generation);
     e.response.set_window_bytes(50);
+    e.response.set_activation_bytes(300);
     return e;
   }
   BeginAnswered Refusal(const std::string& request, absl::Status status) {

@@ -10,6 +10,7 @@ TEST_F(SessionUses, AGrantIsATargetAndBindsUntilTheUseIsOver) {
   Settle(2, 1);
   const std::string request = RunUse(1, 6, 2);
   EXPECT_EQ(Last<UseGranted>().resident_layers, 6);
+  EXPECT_EQ(Last<UseGranted>().activation_bytes, 300);
   EXPECT_TRUE(Last<UseGranted>().brokered);
   EXPECT_EQ(session_->NextWork("m").kind, Work::Kind::kNone) << "the use loads, nobody else";
   Direct(Target("m", 0, 3));
@@ -41,7 +42,7 @@ TEST_F(SessionUses, ARunningUseIsListedAtAReattachAndGoesOnUnderItsNewId) {
   EXPECT_EQ(attach.running_uses(0).request_id(), request);
   EXPECT_EQ(attach.running_uses(0).granted_layers(), 6);
   EXPECT_EQ(attach.running_uses(0).window_bytes(), 50);
-  EXPECT_EQ(attach.running_uses(0).activation_bytes(), 500);
+  EXPECT_EQ(attach.running_uses(0).activation_bytes(), 300) << "as charged, not as asked for";
   EXPECT_EQ(attach.running_uses(0).generation(), 2u);
   EXPECT_TRUE(Of<UseClosed>(all_).empty());
 }

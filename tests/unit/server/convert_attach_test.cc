@@ -62,6 +62,7 @@ TEST(ReadAttach, TakesEveryField) {
   component->set_no_host_copy(true);
   component->set_pass_seconds(0.5);
   component->set_link_bytes_per_second(1e9);
+  component->set_host_tier(v1::HOST_TIER_PINNED);
   request.mutable_components(1)->set_device_uuid("GPU-1");
   const auto event = ReadAttach(request);
   ASSERT_TRUE(event.ok()) << event.status();
@@ -80,6 +81,8 @@ TEST(ReadAttach, TakesEveryField) {
   EXPECT_TRUE(spec.no_host_copy);
   EXPECT_EQ(spec.pass_seconds, 0.5);
   EXPECT_EQ(spec.link_rate, 1e9);
+  EXPECT_EQ(spec.host_tier, core::HostTier::kPinned);
+  EXPECT_EQ(event->components[1].host_tier, core::HostTier::kUnknown);
   EXPECT_EQ(event->components[1].lifetime, core::Lifetime::kForward);
   EXPECT_EQ(event->snapshot.sequence, 5u);
   ASSERT_EQ(event->snapshot.components.size(), 2u);
@@ -173,6 +176,9 @@ TEST(ReadAttach, RefusesEachFieldOutOfItsRangeAndNamesIt) {
        "pass_seconds"},
       {"no number", [](R* r) { r->mutable_components(0)->set_link_bytes_per_second(std::nan("")); },
        "link_bytes_per_second"},
+      {"an unknown tier",
+       [](R* r) { r->mutable_components(0)->set_host_tier(static_cast<v1::HostTier>(3)); },
+       "host_tier"},
       {"too many components",
        [](R* r) {
          for (int i = 0; i < 63; ++i) *r->add_components() = GoodComponent("x" + std::to_string(i));

@@ -40,6 +40,8 @@ v1::BeginUseRequest GoodBegin() {
   request.set_stage(63);
   request.set_passes(1000000);
   request.set_activation_bytes(kMaxBytes);
+  request.set_shape(std::string(64, 's'));
+  request.set_activation_is_exact(true);
   request.set_window_bytes(7);
   request.set_min_resident_layers(3);
   request.set_max_resident_layers(9);
@@ -58,6 +60,8 @@ TEST(ReadBeginUse, TakesEveryField) {
   EXPECT_EQ(event->use.stage, 63);
   EXPECT_EQ(event->use.passes, 1000000);
   EXPECT_EQ(event->use.activation, core::Bytes(kMaxBytes));
+  EXPECT_EQ(event->use.shape, std::string(64, 's'));
+  EXPECT_TRUE(event->use.activation_is_exact);
   EXPECT_EQ(event->use.window, core::Bytes(7));
   EXPECT_EQ(event->use.min_resident, 3);
   EXPECT_EQ(event->use.max_resident, 9);
@@ -93,6 +97,7 @@ TEST(ReadBeginUse, RefusesEachFieldOutOfItsRange) {
       {[](R* r) { r->set_passes(1000001); }, "passes: 1000001 given, 0 to 1000000"},
       {[](R* r) { r->set_activation_bytes(-1); }, "activation_bytes: -1 bytes"},
       {[](R* r) { r->set_activation_bytes(kMaxBytes + 1); }, "activation_bytes"},
+      {[](R* r) { r->set_shape(std::string(65, 's')); }, "shape"},
       {[](R* r) { r->set_window_bytes(-1); }, "window_bytes: -1 bytes"},
       {[](R* r) { r->set_min_resident_layers(-1); }, "min_resident_layers: -1"},
       {[](R* r) { r->set_min_resident_layers(10); }, "min_resident_layers: 10 given, 0 to 9"},
@@ -121,6 +126,7 @@ v1::EndUseRequest GoodEnd() {
   measured->set_bytes_loaded(int64_t{1} << 50);
   measured->set_seconds(2);
   measured->set_compute_seconds(1.5);
+  measured->set_copy_seconds(0.75);
   measured->set_passes(40);
   measured->set_warm_up(true);
   return request;
@@ -137,6 +143,7 @@ TEST(ReadEndUse, TakesEveryField) {
   EXPECT_EQ(event->measured.bytes_loaded, core::Bytes(int64_t{1} << 50));
   EXPECT_EQ(event->measured.seconds, 2);
   EXPECT_EQ(event->measured.compute_seconds, 1.5);
+  EXPECT_EQ(event->measured.copy_seconds, 0.75);
   EXPECT_EQ(event->measured.passes, 40);
   EXPECT_TRUE(event->measured.warm_up);
 }
@@ -183,6 +190,7 @@ TEST(ReadEndUse, RefusesEachFieldOutOfItsRange) {
       {[](R* r) { r->mutable_measured()->set_stall_seconds(-1); }, "measured.stall_seconds"},
       {[](R* r) { r->mutable_measured()->set_seconds(std::nan("")); }, "measured.seconds"},
       {[](R* r) { r->mutable_measured()->set_compute_seconds(-0.1); }, "measured.compute_seconds"},
+      {[](R* r) { r->mutable_measured()->set_copy_seconds(-0.1); }, "measured.copy_seconds"},
       {[](R* r) { r->mutable_measured()->set_passes(-1); }, "measured.passes"},
   };
   ExpectRefusals(GoodEnd(), ReadEndUse, cases);
@@ -207,6 +215,8 @@ v1::DeclarePipelineRequest GoodPipeline() {
   request.set_request_id("p");
   request.set_pipeline("text_to_image");
   for (int i = 0; i < 64; ++i) request.add_stages()->set_component("w/dit");
+  request.mutable_stages(1)->set_shape("512x512x1");
+  request.mutable_stages(1)->set_activation_is_exact(true);
   return request;
 }
 
@@ -215,6 +225,7 @@ TEST(ReadDeclarePipeline, TakesStagesAndRefusesWhatIsOutOfRange) {
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_EQ(event->stages.size(), 64u);
   EXPECT_EQ(event->stages[0], (core::StageSpec{"w/dit", 1, core::Bytes(), "", false}));
+  EXPECT_EQ(event->stages[1], (core::StageSpec{"w/dit", 1, core::Bytes(), "512x512x1", true}));
   using R = v1::DeclarePipelineRequest;
   const Case<R> cases[] = {
       {[](R* r) { r->clear_session_id(); }, "session_id"},
@@ -269,6 +280,12 @@ TEST(Fingerprint, IsThatOfWhatIsAskedFor) {
   EXPECT_EQ(Fingerprint(GoodBegin()), Fingerprint(GoodBegin()));
   v1::BeginUseRequest other = GoodBegin();
   other.set_activation_bytes(1);
+  EXPECT_NE(Fingerprint(other), Fingerprint(GoodBegin()));
+  other = GoodBegin();
+  other.set_shape("another");
+  EXPECT_NE(Fingerprint(other), Fingerprint(GoodBegin()));
+  other = GoodBegin();
+  other.set_activation_is_exact(false);
   EXPECT_NE(Fingerprint(other), Fingerprint(GoodBegin()));
   other = GoodBegin();
   other.set_held_use_ids(0, 99);

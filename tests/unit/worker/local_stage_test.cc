@@ -34,6 +34,11 @@ TEST(LocalStage, ReleasesTheSetAfterEachUse) {
   EXPECT_EQ(rig.Used(), component->Describe().fixed_bytes());
   // Eight layers once, four streamed in each of two passes.
   EXPECT_EQ(first.bytes_to_device, 16 * component->PrefixBytes(1));
+  EXPECT_GT(first.copying, absl::ZeroDuration());
+  EXPECT_LE(first.copying, first.seconds);
+  EXPECT_GT(first.compute, absl::ZeroDuration());
+  EXPECT_LE(first.compute + first.stall, first.seconds);
+  EXPECT_EQ(first.peak_activation_bytes, 128 << 10);
   EXPECT_EQ(RunWell(*runner).bytes_to_device, first.bytes_to_device);
 }
 
