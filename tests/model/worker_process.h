@@ -96,6 +96,7 @@ class WorkerProcess : public Peer {
   void LoadForUse(Component* c, client::Ticket ticket, int layers);
   void MaybeNest(Component* c, client::Ticket ticket);
   void End(Component* c, client::Ticket ticket);
+  v1::UseMeasurements Measured(const Component& c, const Use& use);
   void TellHeld(const Component& c, int held, bool copying);
 
   void Allocate(int64_t bytes);

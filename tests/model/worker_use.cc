@@ -58,6 +58,20 @@ void WorkerProcess::MaybeNest(Component* c, client::Ticket ticket) {
   }
 }
 
+// What a use says it measured: what it took of activation, and times that may be anything.
+v1::UseMeasurements WorkerProcess::Measured(const Component& c, const Use& use) {
+  v1::UseMeasurements measured;
+  measured.set_passes(use.request.passes());
+  measured.set_warm_up(world_.random.Chance(0.1));
+  if (world_.random.Chance(0.3)) return measured;
+  measured.set_peak_activation_bytes(use.request.activation_bytes());
+  measured.set_bytes_loaded(c.before[use.layers]);
+  measured.set_compute_seconds(1e-3 * static_cast<double>(world_.random.Between(0, 5000)));
+  measured.set_copy_seconds(1e-3 * static_cast<double>(world_.random.Between(0, 5000)));
+  measured.set_stall_seconds(1e-3 * static_cast<double>(world_.random.Between(0, 5000)));
+  return measured;
+}
+
 void WorkerProcess::End(Component* c, client::Ticket ticket) {
   Use& use = c->uses.at(ticket);
   for (client::Ticket inner : use.inner) {
@@ -69,9 +83,7 @@ void WorkerProcess::End(Component* c, client::Ticket ticket) {
   // answered and done with.
   if (c->layers < use.layers) pool_ = 0;
   use.ending = true;
-  v1::UseMeasurements measured;
-  measured.set_passes(use.request.passes());
-  Step(client::UseOver{ticket, c->layers, measured, pool_});
+  Step(client::UseOver{ticket, c->layers, Measured(*c, use), pool_});
   if (!world_.Fault(world_.scenario.faults.end_given_up)) return;
   Later(world_.random.Delay(absl::Duration(), absl::Seconds(1)), [this, c, ticket] {
     if (c->uses.contains(ticket)) Step(client::EndGivenUp{ticket});
