@@ -27,6 +27,7 @@ std::vector<uint64_t> Seeds(Arrivals arrivals, int otherwise) {
   const char* text = std::getenv("VRAM_RANDOM_WORKLOADS");
   const int count = text == nullptr ? otherwise / kPortion : std::atoi(text);
   std::vector<uint64_t> seeds;
+  seeds.reserve(static_cast<size_t>(std::max(0, count)));
   for (int i = 0; i < count; ++i) {
     seeds.push_back(static_cast<uint64_t>(i) * 4 + static_cast<uint64_t>(arrivals));
   }
