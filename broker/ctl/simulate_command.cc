@@ -35,7 +35,8 @@ const char kSimulateUsage[] =
     "  --format=FORMAT        table, json or csv; default: table\n"
     "  --plot=FILE.svg        also draws the card over time; for one workload, card and rule\n\n"
     "Seconds of requests run from their arrival; \"lost to loading\" is the time that uses took\n"
-    "beyond their compute. Bytes moved leave fixed bytes out, the peak has them in.\n\n"
+    "beyond their compute, and waited while none ran. Bytes moved leave fixed bytes out, the peak "
+    "has them in.\n\n"
     "Exit status: 0 done, 2 wrong arguments or a workload that cannot be read, 3 the simulation\n"
     "broke a guarantee of the broker.\n";
 

@@ -110,6 +110,11 @@ int64_t Card::Occupied() const {
   return bytes;
 }
 
+bool Card::InUse() const {
+  return std::any_of(places_.begin(), places_.end(),
+                     [](const Place& p) { return p.use.has_value(); });
+}
+
 bool Card::Streams(const Place& p) const {
   if (p.use.has_value()) return p.use->left > 0 && p.use->streamed[p.use->phase] > 0;
   return p.loading && p.finishing;

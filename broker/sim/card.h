@@ -93,6 +93,9 @@ class Card {
   int64_t Layers(int component) const;
   int64_t Needs(int component) const;
 
+  // Whether any use runs.
+  bool InUse() const;
+
   // Seconds until a phase or a layer is done; infinite where nothing goes on.
   double NextChange();
   struct Done {

@@ -140,10 +140,19 @@ class Simulation {
   void PassTime(double wait) {
     const double wake = decider_->NextWake();
     const bool woken = wake - card_.now() <= wait;
+    if (!card_.InUse()) CountWaiting(wait);
     const Card::Done done = card_.Advance(wait);
     for (int component : done.loaded) decider_->Loaded(component);
     for (int component : done.uses) EndUse(component);
     if (woken && decider_->NextWake() == wake) decider_->Wake();
+  }
+
+  // Where nothing runs, what waits is held up by copies alone: that is lost to loading as well.
+  void CountWaiting(double seconds) {
+    for (const Open& open : open_) {
+      result_.stall_seconds += seconds;
+      result_.requests[static_cast<size_t>(open.request.run)].stall_seconds += seconds;
+    }
   }
 
   void EndUse(int component) {

@@ -68,6 +68,7 @@ struct Sample {
 struct Result {
   // Whether every use could begin. Where not, the other figures are of what ran.
   bool fits = true;
+  // Lost to loading: what uses took beyond their compute, and what they waited while no use ran.
   double stall_seconds = 0;
   double request_p50_seconds = 0;  // from a request's arrival; 0 where none ended
   double request_p95_seconds = 0;
