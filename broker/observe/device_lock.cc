@@ -24,6 +24,8 @@ namespace {
 constexpr size_t kMaxAddressBytes = 1024;
 constexpr size_t kMaxUuidBytes = 128;
 constexpr size_t kMaxHolderBytes = 2048;
+// Of taking a lock whose file is removed meanwhile.
+constexpr int kAttempts = 16;
 
 absl::Status FileError(absl::string_view what, const std::string& path, int error) {
   const std::string message =
@@ -43,6 +45,13 @@ struct flock WholeFile() {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   return lock;  // From 0 with length 0: to the end, however far that moves.
+}
+
+// Those that are empty; the innermost first.
+void RemoveDirectories(const std::vector<std::string>& made) {
+  for (auto directory = made.rbegin(); directory != made.rend(); ++directory) {
+    if (rmdir(directory->c_str()) != 0) return;
+  }
 }
 
 absl::StatusOr<UniqueFd> OpenForRead(const std::string& path) {
@@ -90,6 +99,36 @@ absl::Status WriteHolder(int fd, const std::string& path, const std::string& add
   return absl::OkStatus();
 }
 
+// Whether a descriptor's file is the one that lies at a path.
+bool LiesAt(int fd, const std::string& path) {
+  struct stat own = {};
+  struct stat there = {};
+  return fstat(fd, &own) == 0 && stat(path.c_str(), &there) == 0 && own.st_ino == there.st_ino &&
+         own.st_dev == there.st_dev;
+}
+
+// Makes the directories that a file needs; adds those that were not there, the outermost first.
+absl::Status MakeDirectories(const std::string& file, std::vector<std::string>* made) {
+  std::vector<std::string> missing;
+  std::error_code ignored;
+  for (std::filesystem::path directory = std::filesystem::path(file).parent_path();
+       !directory.empty() && !std::filesystem::exists(directory, ignored);
+       directory = directory.parent_path()) {
+    missing.push_back(directory.string());
+  }
+  for (auto directory = missing.rbegin(); directory != missing.rend(); ++directory) {
+    if (mkdir(directory->c_str(), 0777) == 0) {
+      made->push_back(*directory);
+    } else if (errno != EEXIST) {
+      const absl::Status status = FileError("make the directory of", file, errno);
+      RemoveDirectories(*made);
+      if (absl::IsNotFound(status)) return absl::FailedPreconditionError(status.message());
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckUuid(const std::string& uuid) {
   if (!uuid.empty() && uuid.size() <= kMaxUuidBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("device uuid \"", uuid, "\" has ", uuid.size(),
@@ -122,20 +161,51 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, const std::s
                                                    address.size(), " bytes, allowed are ",
                                                    kMaxAddressBytes, " without a line end"));
   }
-  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
-  std::error_code failed;
-  if (!directory.empty()) std::filesystem::create_directories(directory, failed);
-  if (failed) return FileError("make the directory of", path, failed.value());
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664));
-  if (!fd.valid()) return FileError("open", path, errno);
-  struct flock lock = WholeFile();
-  if (fcntl(fd.get(), F_OFD_SETLK, &lock) != 0) {
-    if (errno == EAGAIN || errno == EACCES) return HeldError(fd.get(), path);
-    return FileError("lock", path, errno);
+  // The last holder may remove its file, and the directory, while this one takes them.
+  absl::Status status;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::vector<std::string> made;
+    status = MakeDirectories(path, &made);
+    if (!status.ok()) return status;
+    UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664));
+    if (!fd.valid()) {
+      status = FileError("open", path, errno);
+      RemoveDirectories(made);
+      if (absl::IsNotFound(status)) continue;
+      return status;
+    }
+    struct flock lock = WholeFile();
+    if (fcntl(fd.get(), F_OFD_SETLK, &lock) != 0) {
+      if (errno == EAGAIN || errno == EACCES) return HeldError(fd.get(), path);
+      return FileError("lock", path, errno);
+    }
+    if (!LiesAt(fd.get(), path)) {
+      status = absl::FailedPreconditionError(
+          absl::StrCat("lock file \"", path, "\" is removed again and again"));
+      continue;
+    }
+    FileLock taken(std::move(fd), path, std::move(made));
+    status = WriteHolder(taken.fd_.get(), path, address);
+    if (!status.ok()) return status;
+    return taken;
   }
-  const absl::Status written = WriteHolder(fd.get(), path, address);
-  if (!written.ok()) return written;
-  return FileLock(std::move(fd), path);
+  return status;
+}
+
+FileLock& FileLock::operator=(FileLock&& other) {
+  Release();
+  fd_ = std::move(other.fd_);
+  path_ = std::move(other.path_);
+  made_ = std::move(other.made_);
+  return *this;
+}
+
+// Still locked while it is removed: whoever opened it meanwhile finds that it lies there no more.
+void FileLock::Release() {
+  if (!fd_.valid()) return;
+  unlink(path_.c_str());
+  fd_ = UniqueFd();
+  RemoveDirectories(made_);
 }
 
 absl::StatusOr<FileLock> LockDevice(const std::string& directory, const std::string& uuid,

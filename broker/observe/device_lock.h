@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,22 +36,30 @@ std::string SocketLockPath(const std::string& socket_path);
 // Processes that share the directory must see one local file system.
 class FileLock {
  public:
-  // Takes the lock, making file (0664, less the umask) and directories where needed.
+  // Takes the lock, making file (0664, less the umask) and directories where needed; the lock's end
+  // removes the file, and of those directories the ones that are empty then, unless its process is
+  // killed.
   // ALREADY_EXISTS where another process, or this one, holds it: names the holder's pid and
   // address. PERMISSION_DENIED or FAILED_PRECONDITION, naming the path, where the file cannot be
   // used. `address` has at most 1024 bytes and no line end: INVALID_ARGUMENT otherwise.
   static absl::StatusOr<FileLock> Acquire(const std::string& path, const std::string& address);
 
   FileLock(FileLock&&) = default;
-  FileLock& operator=(FileLock&&) = default;
+  FileLock& operator=(FileLock&& other);
+  ~FileLock() { Release(); }
 
   const std::string& path() const { return path_; }
 
  private:
-  FileLock(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  FileLock(UniqueFd fd, std::string path, std::vector<std::string> made)
+      : fd_(std::move(fd)), path_(std::move(path)), made_(std::move(made)) {}
+  void Release();
 
+  // Not valid: moved away.
   UniqueFd fd_;
   std::string path_;
+  // Directories, the outermost first.
+  std::vector<std::string> made_;
 };
 
 // Takes the lock of a device: its one broker's. Errors as FileLock::Acquire; INVALID_ARGUMENT for

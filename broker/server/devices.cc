@@ -62,11 +62,12 @@ absl::StatusOr<Device> OpenEmulated(const EmulatedDeviceOption& option, const Op
 absl::StatusOr<Device> OpenReal(const DeviceOption& option, const Options& options,
                                 const std::shared_ptr<observe::NvmlLibrary>& library,
                                 const std::string& address) {
+  auto probe = observe::NvmlProbe::Open(library, option.uuid);
+  if (!probe.ok()) return probe.status();
+  // Only of a device that is there: a name that is none leaves no lock behind.
   auto lock = observe::LockDevice(options.lock_dir, option.uuid, address);
   if (!lock.ok()) return lock.status();
   Device device{*std::move(lock), {}, {}, nullptr, 0};
-  auto probe = observe::NvmlProbe::Open(library, option.uuid);
-  if (!probe.ok()) return probe.status();
   device.probe = *std::move(probe);
   auto reading = device.probe->Read();
   if (!reading.ok()) return reading.status();
@@ -89,6 +90,12 @@ absl::StatusOr<std::vector<Device>> OpenDevices(const Options& options,
   std::shared_ptr<observe::NvmlLibrary> library;
   if (!real.empty() || options.emulated_devices.empty()) {
     auto loaded = observe::LoadNvml();
+    if (!loaded.ok() && !real.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--device=", real.front().uuid,
+          ": it cannot be managed here: ", loaded.status().message(),
+          "; a machine with an NVIDIA driver is needed, or --emulated-device=NAME=SIZE instead"));
+    }
     if (!loaded.ok()) return NoDevice(loaded.status().message());
     library = *std::move(loaded);
   }

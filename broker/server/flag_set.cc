@@ -1,6 +1,9 @@
 #include "broker/server/flag_set.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -24,6 +27,26 @@ std::string Wrapped(const std::string& text, size_t width, const std::string& in
     absl::StrAppend(&line, line.empty() ? "" : " ", word);
   }
   return absl::StrCat(out, indent, line, "\n");
+}
+
+// Letters that must be put in, taken out or exchanged to make one of the other.
+size_t Distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t exchanged = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, exchanged});
+    }
+  }
+  return row[b.size()];
+}
+
+// As an orchestrator sets for a service of the same name: <SERVICE>_PORT_50051_TCP and the like.
+bool IsServiceVariable(const std::string& rest) {
+  return absl::StartsWith(rest, "SERVICE_") || rest == "PORT" || absl::StartsWith(rest, "PORT_");
 }
 
 }  // namespace
@@ -83,6 +106,11 @@ FlagSet::Values FlagSet::ReadEnv(const GetEnv& get_env) const {
 }
 
 absl::Status FlagSet::ReadFile(const std::string& path, Values* values) const {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--config: '", path, "' is a directory, a file of name=value lines is allowed"));
+  }
   std::ifstream file(path);
   if (!file) return absl::InvalidArgumentError(absl::StrCat("--config: cannot read ", path));
   std::string line;
@@ -139,6 +167,26 @@ absl::Status FlagSet::Parse(const std::vector<std::string>& args, const GetEnv& 
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> FlagSet::UnknownVariables(const std::vector<std::string>& names) const {
+  std::vector<std::string> known = {EnvName(kConfig)};
+  for (const Flag& flag : flags_) known.push_back(EnvName(flag.name));
+  std::vector<std::string> warnings;
+  for (const std::string& name : names) {
+    if (!absl::StartsWith(name, env_prefix_) ||
+        std::find(known.begin(), known.end(), name) != known.end() ||
+        IsServiceVariable(name.substr(env_prefix_.size()))) {
+      continue;
+    }
+    std::stable_sort(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
+      return Distance(a, name) < Distance(b, name);
+    });
+    warnings.push_back(absl::StrCat(name,
+                                    " is set but names no flag and does nothing; nearest are ",
+                                    known[0], " and ", known[1]));
+  }
+  return warnings;
 }
 
 std::string FlagSet::Help() const {

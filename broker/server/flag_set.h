@@ -40,6 +40,11 @@ class FlagSet {
   // are looked up) and anything that is no flag are refused as well.
   absl::Status Parse(const std::vector<std::string>& args, const GetEnv& get_env);
 
+  // A warning for each of these names of environment variables that has the prefix and names no
+  // flag, with the flags that are spelt most like it. Those that orchestrators set for a service
+  // (PORT, SERVICE_...) are left out. Requires two flags.
+  std::vector<std::string> UnknownVariables(const std::vector<std::string>& names) const;
+
   bool help_wanted() const { return help_wanted_; }
   // One paragraph for each flag.
   std::string Help() const;

@@ -27,16 +27,28 @@ int Fail(const absl::Status& status) {
   return kNotStarted;
 }
 
+std::vector<std::string> VariableNames() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string setting = *entry;
+    names.push_back(setting.substr(0, setting.find('=')));
+  }
+  return names;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using vrambroker::server::Server;
-  const auto parsed =
-      vrambroker::server::ParseOptions(std::vector<std::string>(argv + 1, argv + argc), GetEnv);
+  const auto parsed = vrambroker::server::ParseOptions(
+      std::vector<std::string>(argv + 1, argv + argc), GetEnv, VariableNames());
   if (!parsed.ok()) return Fail(parsed.status());
   if (parsed->help_wanted) {
     std::fputs(parsed->help.c_str(), stdout);
     return 0;
+  }
+  for (const std::string& warning : parsed->warnings) {
+    std::fprintf(stderr, "vram-brokerd: %s\n", warning.c_str());
   }
 
   // Blocked before any thread starts, so that all of them leave the signals to sigwait.

@@ -99,6 +99,10 @@ absl::Status AddEmulatedDevice(const std::string& text, std::vector<EmulatedDevi
   device.name = first[0];
   auto capacity = ParseBytes(first[1]);
   if (!capacity.ok()) return capacity.status();
+  if (*capacity == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "': a size of 0 given; above 0, at most 64TiB is allowed, such as 24GiB"));
+  }
   device.capacity_bytes = *capacity;
   for (size_t i = 1; i < fields.size(); ++i) {
     if (absl::Status status = SetEmulatedField(fields[i], &device); !status.ok()) return status;
@@ -214,13 +218,15 @@ absl::Status CheckTogether(const Options& options) {
 }  // namespace
 
 absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
-                                           const GetEnv& get_env) {
+                                           const GetEnv& get_env,
+                                           const std::vector<std::string>& variables) {
   ParsedOptions parsed;
   FlagSet flags("VRAM_BROKERD_");
   AddPlaceFlags(&parsed.options, &flags);
   AddDecisionFlags(&parsed.options, &flags);
   if (absl::Status status = flags.Parse(args, get_env); !status.ok()) return status;
   parsed.help_wanted = flags.help_wanted();
+  parsed.warnings = flags.UnknownVariables(variables);
   if (parsed.help_wanted) {
     parsed.help = absl::StrCat(kUsage, flags.Help());
     return parsed;

@@ -54,10 +54,14 @@ struct ParsedOptions {
   Options options;
   bool help_wanted = false;
   std::string help;
+  // What does nothing though it seems meant to.
+  std::vector<std::string> warnings;
 };
 
-// INVALID_ARGUMENT as FlagSet::Parse. `args` without the program's name.
+// INVALID_ARGUMENT as FlagSet::Parse. `args` without the program's name; `variables`: the names of
+// all environment variables, for warnings.
 absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
-                                           const GetEnv& get_env);
+                                           const GetEnv& get_env,
+                                           const std::vector<std::string>& variables = {});
 
 }  // namespace vrambroker::server

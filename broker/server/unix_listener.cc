@@ -69,9 +69,13 @@ absl::StatusOr<observe::UniqueFd> Listen(const std::string& path, uint32_t mode,
   const int error = errno;
   umask(before);
   if (bound != 0) return PathError(path, "cannot bind", error);
-  if (absl::Status status = SetOwner(path, mode, group); !status.ok()) return status;
-  if (listen(descriptor.get(), kBacklog) != 0) return PathError(path, "cannot listen", errno);
-  return descriptor;
+  absl::Status status = SetOwner(path, mode, group);
+  if (status.ok() && listen(descriptor.get(), kBacklog) != 0) {
+    status = PathError(path, "cannot listen", errno);
+  }
+  if (status.ok()) return descriptor;
+  unlink(path.c_str());
+  return status;
 }
 
 void LogTrouble(Log* log, const std::string& path, const std::string& error) {

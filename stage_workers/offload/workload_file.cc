@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -180,6 +181,11 @@ absl::Status CheckWorkload(const v1::Workload& workload) {
 }
 
 absl::StatusOr<v1::Workload> LoadWorkload(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a directory; a JSON file of a workload is needed"));
+  }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
   const int64_t bytes = static_cast<int64_t>(file.tellg());

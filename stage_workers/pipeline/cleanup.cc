@@ -1,6 +1,8 @@
 #include "stage_workers/pipeline/cleanup.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -25,6 +28,8 @@ namespace {
 
 constexpr char kCardPrefix[] = "pipeline-";
 constexpr char kSegmentPrefix[] = "vram-card-";
+constexpr char kFolderPrefix[] = "vram-";
+constexpr char kOwnerFile[] = "/.owner";
 
 struct Registry {
   std::mutex mutex;
@@ -65,6 +70,35 @@ void RemoveAbandonedCards() {
     if (kill(pid, 0) == 0 || errno != ESRCH) continue;
     (void)card::EmulatedCard::Remove(file.substr(std::strlen(kSegmentPrefix)));
   }
+}
+
+// Folders whose owner's lock is free: it has died without a chance to remove them. One without an
+// owner's file is somebody else's, or about to get it.
+void RemoveAbandonedFolders(const std::string& parent) {
+  std::error_code error;
+  std::vector<std::filesystem::path> abandoned;
+  for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
+    if (entry.path().filename().string().rfind(kFolderPrefix, 0) != 0) continue;
+    const int owner = open((entry.path().string() + kOwnerFile).c_str(), O_RDWR | O_CLOEXEC);
+    if (owner < 0) continue;
+    if (flock(owner, LOCK_EX | LOCK_NB) == 0) abandoned.push_back(entry.path());
+    close(owner);
+  }
+  for (const std::filesystem::path& folder : abandoned) {
+    std::filesystem::remove_all(folder, error);
+  }
+}
+
+// Locked before it has its name, so that nobody finds it free. Below 0: it could not be made.
+int LockOwnerFile(const std::string& path) {
+  const std::string unnamed = path + ".new";
+  const int owner = open(unnamed.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (owner < 0) return owner;
+  if (flock(owner, LOCK_EX | LOCK_NB) == 0 && rename(unnamed.c_str(), path.c_str()) == 0) {
+    return owner;
+  }
+  close(owner);
+  return -1;
 }
 
 std::string NextCardName() {
@@ -117,7 +151,9 @@ TemporaryCardName::~TemporaryCardName() {
 
 absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
   const char* base = std::getenv("TMPDIR");
-  std::string path = absl::StrCat(base != nullptr && *base != '\0' ? base : "/tmp", "/vram-XXXXXX");
+  const std::string parent = base != nullptr && *base != '\0' ? base : "/tmp";
+  RemoveAbandonedFolders(parent);
+  std::string path = absl::StrCat(parent, "/", kFolderPrefix, "XXXXXX");
   if (mkdtemp(path.data()) == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("cannot make a folder ", path, ": ", std::strerror(errno)));
@@ -125,7 +161,7 @@ absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
   Registry& registry = GetRegistry();
   const std::lock_guard<std::mutex> lock(registry.mutex);
   registry.folders.insert(path);
-  return TemporaryFolder(std::move(path));
+  return TemporaryFolder(path, LockOwnerFile(path + kOwnerFile));
 }
 
 TemporaryFolder::~TemporaryFolder() {
@@ -135,6 +171,7 @@ TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
   registry.folders.erase(path_);
+  if (lock_ >= 0) close(lock_);
 }
 
 }  // namespace vrambroker::pipeline

@@ -41,10 +41,13 @@ class TemporaryCardName {
 // A new folder below $TMPDIR, with a short path fit for sockets; removed with all in it.
 class TemporaryFolder {
  public:
-  // UNAVAILABLE where it cannot be made.
+  // UNAVAILABLE where it cannot be made. Also removes those whose process was killed: their lock,
+  // the file .owner in them, is free.
   static absl::StatusOr<TemporaryFolder> Create();
-  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::move(other.path_)) {
+  TemporaryFolder(TemporaryFolder&& other) noexcept
+      : path_(std::move(other.path_)), lock_(other.lock_) {
     other.path_.clear();
+    other.lock_ = -1;
   }
   TemporaryFolder& operator=(TemporaryFolder&&) = delete;
   ~TemporaryFolder();
@@ -52,10 +55,12 @@ class TemporaryFolder {
   const std::string& path() const { return path_; }
 
  private:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  TemporaryFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
 
   // Empty: moved away.
   std::string path_;
+  // Holds the lock of .owner.
+  int lock_;
 };
 
 }  // namespace vrambroker::pipeline

@@ -19,6 +19,8 @@ int Fail(const absl::Status& status);
 // The folder given, else ~/.cache/vram-broker/NAME ($XDG_CACHE_HOME goes before ~/.cache),
 // or $TMPDIR/vram-broker-NAME where there is no home.
 std::string WorkFolder(const std::string& given, const std::string& name);
+// Whether a file can be written there, or UNAVAILABLE naming flag, path and why. Changes nothing.
+absl::Status CheckWritable(const std::string& flag, const std::string& path);
 // Writes a file whole, or UNAVAILABLE naming it.
 absl::Status WriteFile(const std::string& path, const std::string& text);
 

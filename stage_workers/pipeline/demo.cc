@@ -168,6 +168,10 @@ absl::StatusOr<std::vector<Arm>> ChooseArms(const std::vector<std::string>& name
     if (std::count(names.begin(), names.end(), arm.name) > 0) chosen.push_back(std::move(arm));
   }
   for (const std::string& name : names) {
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--arms: '", name, "' given twice; each at most once is allowed"));
+    }
     if (std::count(known.begin(), known.end(), name) == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("--arms: '", name, "' given; ", absl::StrJoin(known, ", "), " are allowed"));

@@ -138,6 +138,11 @@ int DemoCommand(int argc, char** argv) {
   }
   const absl::StatusOr<DemoOptions> options = OptionsFromFlags();
   if (!options.ok()) return Fail(options.status());
+  const std::string json_path = absl::GetFlag(FLAGS_json);
+  if (!json_path.empty()) {
+    // Before minutes of measuring.
+    if (absl::Status status = CheckWritable("--json", json_path); !status.ok()) return Fail(status);
+  }
   if (absl::Status status = PrepareFolders(*options); !status.ok()) return Fail(status);
   const absl::StatusOr<DemoResult> result = RunDemo(*options);
   if (!result.ok()) {
@@ -146,8 +151,8 @@ int DemoCommand(int argc, char** argv) {
   }
   std::printf("%s", DemoTable(*result).c_str());
   std::fflush(stdout);
-  if (const std::string path = absl::GetFlag(FLAGS_json); !path.empty()) {
-    if (absl::Status status = WriteFile(path, DemoJson(*result)); !status.ok()) {
+  if (!json_path.empty()) {
+    if (absl::Status status = WriteFile(json_path, DemoJson(*result)); !status.ok()) {
       return Fail(status);
     }
   }

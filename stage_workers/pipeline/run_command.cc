@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "stage_workers/offload/workload_file.h"
@@ -26,7 +27,7 @@ ABSL_FLAG(std::vector<std::string>, workers, {},
           "commas. Does nothing with --spawn.");
 ABSL_FLAG(std::string, broker, "none",
           "The broker that the runs are declared to: unix:PATH or HOST:PORT; none: nothing is "
-          "declared. With --spawn: none, or any other value to start one.");
+          "declared. With --spawn: none, or start for one of its own.");
 ABSL_FLAG(std::string, declared, "all",
           "What the broker is told: all (each run when it arrives, waiting ones too), current (a "
           "run when it starts) or none. Does nothing with --broker=none.");
@@ -49,10 +50,13 @@ ABSL_FLAG(std::string, retain, "none",
 ABSL_FLAG(std::string, allocate, "fit",
           "How workers allocate their set, as --allocate of vram-stage-worker. Does nothing "
           "without --spawn, nor with a broker.");
-ABSL_FLAG(int, skip_first, 0,
-          "The first so many runs are warm-ups: over before the others start, and not counted.");
+ABSL_FLAG(
+    int, skip_first, 0,
+    "The first so many runs are warm-ups: over before the others start, and not counted. 0 to "
+    "one less than the workload's runs.");
 ABSL_FLAG(absl::Duration, stage_timeout, absl::Minutes(10),
-          "Longest time for one stage of a run, waiting for admission included.");
+          "Longest time for one stage of a run, waiting for admission included, and for workers to "
+          "become ready: above 0.");
 ABSL_FLAG(std::string, format, "table", "table for people, json for programs; on stdout.");
 
 namespace vrambroker::pipeline {
@@ -70,15 +74,50 @@ worker::CommandHelp Help() {
        "allocate", "work-dir", "bin-dir"}};
 }
 
+// "unix:PATH" or "HOST:PORT".
+bool IsAddress(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) return false;
+  if (parts[0] == "unix") return true;
+  int port = 0;
+  return absl::SimpleAtoi(text.substr(text.rfind(':') + 1), &port) && port > 0 && port <= 65535;
+}
+
+absl::Status CheckBroker(const std::string& broker, bool spawn) {
+  if (broker == "none" || (spawn ? broker == "start" : IsAddress(broker))) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--broker: '", broker, "' given; ",
+      spawn ? "none or start is allowed with --spawn, whose workers have a card of their own and "
+              "cannot use a broker that runs already"
+            : "none, unix:PATH or HOST:PORT is allowed (start needs --spawn)"));
+}
+
+absl::Status CheckRuns(int skip_first, int runs) {
+  if (skip_first >= 0 && (skip_first < runs || skip_first == 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--skip-first: ", skip_first, " given; 0 to ", std::max(runs - 1, 0),
+                   " is allowed, less than the workload's ", runs, " runs, or none would count"));
+}
+
+absl::Status CheckStageTimeout(absl::Duration timeout) {
+  if (timeout > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--stage-timeout: ", absl::FormatDuration(timeout),
+                   " given; a duration above 0 is allowed, such as 30s or 10m"));
+}
+
 absl::StatusOr<std::map<std::string, std::string>> ParseWorkers() {
   std::map<std::string, std::string> workers;
   for (const std::string& entry : absl::GetFlag(FLAGS_workers)) {
     const std::vector<std::string> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
-    if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+    if (parts.size() != 2 || parts[0].empty() || !IsAddress(parts[1])) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--workers: '", entry, "' given; NAME=unix:PATH or NAME=HOST:PORT is needed"));
+          "--workers: '", entry, "' given; NAME=unix:PATH or NAME=HOST:PORT is allowed"));
     }
-    workers[parts[0]] = parts[1];
+    if (!workers.emplace(parts[0], parts[1]).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--workers: '", entry, "' given; ", parts[0], " has an address already"));
+    }
   }
   return workers;
 }
@@ -97,6 +136,12 @@ absl::StatusOr<DriverOptions> OptionsFromFlags() {
   absl::StatusOr<v1::Workload> workload = offload::LoadWorkload(absl::GetFlag(FLAGS_workload));
   if (!workload.ok()) return workload.status();
   options.workload = *std::move(workload);
+  for (const absl::Status& status :
+       {CheckRuns(absl::GetFlag(FLAGS_skip_first), options.workload.runs_size()),
+        CheckStageTimeout(absl::GetFlag(FLAGS_stage_timeout)),
+        CheckBroker(absl::GetFlag(FLAGS_broker), absl::GetFlag(FLAGS_spawn))}) {
+    if (!status.ok()) return status;
+  }
   absl::StatusOr<std::map<std::string, std::string>> workers = ParseWorkers();
   if (!workers.ok()) return workers.status();
   options.workers = *std::move(workers);

@@ -1,7 +1,11 @@
 #include "stage_workers/pipeline/shared_flags.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -60,6 +64,18 @@ std::string WorkFolder(const std::string& given, const std::string& name) {
   }
   const std::string temporary = variable("TMPDIR");
   return absl::StrCat(temporary.empty() ? "/tmp" : temporary, "/vram-broker-", name);
+}
+
+absl::Status CheckWritable(const std::string& flag, const std::string& path) {
+  const bool there = access(path.c_str(), F_OK) == 0;
+  FILE* const file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) {
+    return absl::UnavailableError(absl::StrCat(
+        flag, ": ", path, " cannot be written: ", std::strerror(errno), "; give another path"));
+  }
+  std::fclose(file);
+  if (!there) unlink(path.c_str());
+  return absl::OkStatus();
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& text) {

@@ -133,6 +133,12 @@ absl::Status OneOf(const char* flag, const std::string& value, const char* first
 
 absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   WorkerOptions options;
+  if (const absl::Duration timeout = absl::GetFlag(FLAGS_start_timeout);
+      timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--start-timeout: ", absl::FormatDuration(timeout),
+                     " given; a duration above 0 is allowed, such as 30s or 5m"));
+  }
   options.components = absl::GetFlag(FLAGS_component);
   options.weights = absl::GetFlag(FLAGS_weights);
   options.name = absl::GetFlag(FLAGS_name);

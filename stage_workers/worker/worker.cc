@@ -84,7 +84,11 @@ absl::Status Worker::AddStage(const std::string& name, const std::string& weight
   absl::StatusOr<offload::LayerMap> map = offload::GroupLayers(*file, {});
   if (!map.ok()) return map.status();
   absl::StatusOr<offload::KeepOrder> keep = offload::MakeKeepOrder(map->lists, options_.resident);
-  if (!keep.ok()) return keep.status();
+  if (!keep.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--resident: of component ", name, ", which has ", map->layers.size(),
+        " layers, more are configured: ", keep.status().message(), "; all stands for all of them"));
+  }
   // A broker may grant and keep any number: the configured one is for when none lives.
   const int configured = keep->configured;
   if (brokered()) keep->configured = static_cast<int>(map->layers.size());

@@ -39,6 +39,13 @@ constexpr Entry kEntries[] = {
 #endif
 };
 
+constexpr char kFlags[] =
+    "\nFlags:\n"
+    "  --only=NAME           this measurement only; default: all\n"
+    "  --rounds=N            calls of a kind that are measured, 10 to 1000000\n"
+    "  --rest=DURATION       how long the broker at rest is watched, from 1s on; default: 10s\n"
+    "  --format=table|json   default: table\n";
+
 std::string Goal(const Figure& figure) {
   if (!figure.goal.has_value()) return "";
   return absl::StrCat(figure.goal_is_most ? "<= " : ">= ", *figure.goal);
@@ -127,6 +134,12 @@ double Percentile(std::vector<double>* values, double fraction) {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(vrambroker::bench::Usage());
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument != "--help" && argument != "-h") continue;
+    std::printf("%s\n%s", vrambroker::bench::Usage().c_str(), vrambroker::bench::kFlags);
+    return 0;
+  }
   absl::ParseCommandLine(argc, argv);
   const std::string format = absl::GetFlag(FLAGS_format);
   if (format != "table" && format != "json") {

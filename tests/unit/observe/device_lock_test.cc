@@ -88,9 +88,9 @@ TEST(DeviceLock, AskingTakesNothing) {
   EXPECT_FALSE(IsHeld(absl::StrCat(dir.path(), "/none"), kUuid).value());
   EXPECT_TRUE(absl::IsNotFound(ReadHolder(DeviceLockPath(dir.path(), kUuid)).status()));
   { ASSERT_TRUE(LockDevice(dir.path(), kUuid, "a").ok()); }
-  // Without the lock there is no holder, though the file stays.
+  // Without the lock there is no holder, and no file.
   EXPECT_FALSE(IsHeld(dir.path(), kUuid).value());
-  EXPECT_EQ(ReadHolder(DeviceLockPath(dir.path(), kUuid)).value().pid, getpid());
+  EXPECT_TRUE(absl::IsNotFound(ReadHolder(DeviceLockPath(dir.path(), kUuid)).status()));
   // The descriptor that asks holds nothing either: while one asks without end, another may lock.
   Child asking([&] {
     for (int i = 0; i < 1000; ++i) {
@@ -100,6 +100,50 @@ TEST(DeviceLock, AskingTakesNothing) {
   });
   EXPECT_TRUE(asking.worked());
   EXPECT_TRUE(LockDevice(dir.path(), kUuid, "a").ok());
+}
+
+TEST(DeviceLock, LeavesNoFileAndNoDirectoryThatItMade) {
+  TempDir dir;
+  const std::string made = absl::StrCat(dir.path(), "/made");
+  {
+    auto lock = LockDevice(made + "/by/need", kUuid, "a");
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    // Moved about, it is one lock still.
+    FileLock moved = *std::move(lock);
+    EXPECT_TRUE(IsHeld(made + "/by/need", kUuid).value());
+  }
+  EXPECT_NE(access(made.c_str(), F_OK), 0);
+  EXPECT_EQ(access(dir.path().c_str(), F_OK), 0);
+  {
+    const auto lock = LockDevice(made, kUuid, "a");
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    std::ofstream(made + "/another's") << "x";
+  }
+  EXPECT_EQ(access(made.c_str(), F_OK), 0);
+  EXPECT_NE(access(DeviceLockPath(made, kUuid).c_str(), F_OK), 0);
+  // Refused for its address, it has made nothing.
+  EXPECT_FALSE(LockDevice(made + "/more", kUuid, "a\nb").ok());
+  EXPECT_NE(access((made + "/more").c_str(), F_OK), 0);
+}
+
+TEST(DeviceLock, TakesOneThatIsLetGoMeanwhile) {
+  TempDir dir;
+  const std::string folder = absl::StrCat(dir.path(), "/made");
+  // Both take it and let it go without end; at no time do both have it.
+  const auto take_often = [&] {
+    int taken = 0;
+    for (int i = 0; i < 20000 && taken < 200; ++i) {
+      const auto lock = LockDevice(folder, kUuid, "a");
+      if (lock.ok()) ++taken;
+      if (!lock.ok() && !absl::IsAlreadyExists(lock.status())) return false;
+      const auto again = LockDevice(folder, kUuid, "b");
+      if (lock.ok() && again.ok()) return false;
+    }
+    return taken == 200;
+  };
+  Child other(take_often);
+  EXPECT_TRUE(take_often());
+  EXPECT_TRUE(other.worked());
 }
 
 TEST(DeviceLock, ForeignTextIsNoHolder) {

@@ -161,5 +161,21 @@ TEST(ParseAddress, RefusesOtherHostsAndSaysWhy) {
   EXPECT_FALSE(ParseAddress("unix:" + std::string(108, 'a')).ok());
 }
 
+TEST_F(OptionsTest, VariablesThatNameNoFlagAreWarnedOfWithTheNearestOnes) {
+  const auto parsed = ParseOptions(
+      {}, [](const std::string&) { return std::nullopt; },
+      {"HOME", "VRAM_BROKERD_LISTEN", "VRAM_BROKERD_CONFIG", "VRAM_BROKERD_LISTN",
+       "VRAM_BROKERD_PORT", "VRAM_BROKERD_PORT_7000_TCP", "VRAM_BROKERD_SERVICE_HOST"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ASSERT_EQ(parsed->warnings.size(), 1u);
+  EXPECT_THAT(parsed->warnings[0], HasSubstr("VRAM_BROKERD_LISTN is set but names no flag"));
+  EXPECT_THAT(parsed->warnings[0], HasSubstr("nearest are VRAM_BROKERD_LISTEN and "));
+}
+
+TEST_F(OptionsTest, ADirectoryIsNoConfigAndNothingIsNoCard) {
+  EXPECT_THAT(Refusal({"--config=/tmp"}), HasSubstr("'/tmp' is a directory"));
+  EXPECT_THAT(Refusal({"--emulated-device=x=0"}), HasSubstr("'x=0': a size of 0 given; above 0"));
+}
+
 }  // namespace
 }  // namespace vrambroker::server
