@@ -31,6 +31,7 @@ v1::Workload WithRuns(const DemoOptions& options) {
 
 void TakeRequests(const DriverReport& report, ArmResult* arm) {
   double stall = 0;
+  int64_t of_uses = 0;
   for (const RequestRecord& request : report.requests) {
     if (!request.status.ok()) {
       arm->error = request.status.ToString();
@@ -40,10 +41,12 @@ void TakeRequests(const DriverReport& report, ArmResult* arm) {
     if (request.warm_up) continue;
     arm->request_seconds.push_back(request.seconds);
     stall += request.stall_seconds;
+    of_uses += request.bytes_to_device;
   }
   arm->ran = true;
   arm->stall_seconds = stall / std::max<double>(1, arm->request_seconds.size());
   arm->bytes_to_device = report.bytes_to_device;
+  arm->bytes_loaded_ahead = std::max<int64_t>(report.bytes_to_device - of_uses, 0);
 }
 
 class ArmRunner {
@@ -57,6 +60,7 @@ class ArmRunner {
     ArmResult result;
     result.name = arm.name;
     result.must_run = arm.must_run;
+    result.load_ahead = arm.load_ahead;
     absl::StatusOr<std::unique_ptr<Fleet>> fleet = Fleet::Start(FleetFor(arm));
     if (!fleet.ok()) {
       result.error = fleet.status().ToString();
@@ -84,6 +88,7 @@ class ArmRunner {
     fleet.time_scale = options_.time_scale;
     fleet.weights_dir = options_.weights_dir;
     fleet.broker = arm.broker;
+    fleet.load_ahead = arm.load_ahead;
     fleet.workers = arm.workers;
     fleet.program_folder = options_.program_folder;
     fleet.notice = [this](const std::string& line) {
@@ -135,7 +140,7 @@ std::vector<Arm> AllArms(int64_t bytes_scale) {
     return std::map<std::string, WorkerSetup>{
         {"text_encoder", text_encoder}, {"dit", permanent}, {"vae", permanent}};
   };
-  std::vector<Arm> arms(5);
+  std::vector<Arm> arms(7);
   arms[0] = {.name = "streamed",
              .meaning = "DiT and VAE stay on the card, the text encoder is streamed",
              .workers = beside_permanent(revocable)};
@@ -155,6 +160,13 @@ std::vector<Arm> AllArms(int64_t bytes_scale) {
              .meaning = "a broker decides about all three",
              .broker = true,
              .workers = {}};
+  for (int i : {3, 4}) {
+    Arm& ahead = arms[i + 2];
+    ahead = arms[i];
+    ahead.name += "_ahead";
+    ahead.meaning += ", and has layers loaded ahead of uses to come";
+    ahead.load_ahead = true;
+  }
   return arms;
 }
 

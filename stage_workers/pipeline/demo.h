@@ -21,14 +21,17 @@ struct Arm {
   // In words, for the table's legend.
   std::string meaning;
   bool broker = false;
+  // Whether that broker has components loaded ahead of uses that are known to come.
+  bool load_ahead = false;
   // By component.
   std::map<std::string, WorkerSetup> workers;
   // Whether it must run on every card; otherwise that is what the demo finds out.
   bool must_run = true;
 };
 
-// streamed, set_released, local_rule, broker, broker_all, for the components text_encoder, dit and
-// vae. The local rule's bytes are divided by the scale.
+// streamed, set_released, local_rule, broker, broker_all, then the last two with loading ahead:
+// broker_ahead, broker_all_ahead; for the components text_encoder, dit and vae. The local rule's
+// bytes are divided by the scale.
 std::vector<Arm> AllArms(int64_t bytes_scale);
 // Those of the names given, in the order of AllArms. INVALID_ARGUMENT for an unknown or no name.
 absl::StatusOr<std::vector<Arm>> ChooseArms(const std::vector<std::string>& names,
@@ -37,6 +40,7 @@ absl::StatusOr<std::vector<Arm>> ChooseArms(const std::vector<std::string>& name
 struct ArmResult {
   std::string name;
   bool must_run = true;
+  bool load_ahead = false;
   bool ran = false;
   // Why it did not run.
   std::string error;
@@ -46,6 +50,8 @@ struct ArmResult {
   double stall_seconds = 0;
   // Bytes copied to the card during those requests by all workers, all together.
   int64_t bytes_to_device = 0;
+  // Those of them that were copied between uses, ahead of them.
+  int64_t bytes_loaded_ahead = 0;
   // Highest use of the card, from the start of its workers on.
   int64_t peak_bytes = 0;
   // Of each request, the first ones that do not count included.
@@ -100,7 +106,8 @@ std::vector<std::string> DemoFaults(const DemoResult& result);
 // memory on the smallest, and the broker moves fewer bytes than streaming does on every card.
 std::vector<std::string> ExpectationFaults(const DemoResult& result);
 
-// The table, for people.
+// The table, for people; and, where there are arms with loading ahead, a second one for each card
+// that has them beside the same arms without.
 std::string DemoTable(const DemoResult& result);
 // {"scale": {"bytes", "time"},
 //  "cards": [{"capacity_gib",

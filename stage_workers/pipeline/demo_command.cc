@@ -26,8 +26,12 @@ ABSL_FLAG(
 ABSL_FLAG(std::vector<std::string>, arms,
           std::vector<std::string>({"streamed", "set_released", "local_rule", "broker",
                                     "broker_all"}),
-          "What is compared, separated by commas; in this order on the first card, in reverse on "
+          "What is compared, separated by commas: these, and broker_ahead and broker_all_ahead. In "
+          "this order on the first card, in reverse on "
           "every other one.");
+ABSL_FLAG(bool, load_ahead, false,
+          "Also run each of these arms that has a broker with the broker's --load-ahead on "
+          "(broker_ahead, broker_all_ahead), and print a second table of what it changes.");
 ABSL_FLAG(bool, check, false,
           "Also fail where the mission's expectations are not met: the local rule runs on the "
           "largest card and runs out of memory on the smallest, and on each card the broker moves "
@@ -42,8 +46,8 @@ worker::CommandHelp Help() {
       "processes on emulated cards, without a broker and with one. Prints a table for each card;\n"
       "the status is 0 if every arm that must run ran and all results are the same.\n\n"
       "  vram-pipeline demo [--json=FILE] [--check]",
-      {"json", "requests", "warmups", "card-gib", "arms", "check", "bytes-scale", "time-scale",
-       "work-dir", "bin-dir"}};
+      {"json", "requests", "warmups", "card-gib", "arms", "load-ahead", "check", "bytes-scale",
+       "time-scale", "work-dir", "bin-dir"}};
 }
 
 absl::StatusOr<std::vector<double>> CardSizes() {
@@ -62,6 +66,20 @@ absl::StatusOr<std::vector<double>> CardSizes() {
         absl::StrCat("--card-gib: ", sizes.size(), " cards given; 1 to 16 are allowed"));
   }
   return sizes;
+}
+
+// Those of --arms and, with --load-ahead, what it adds to them.
+std::vector<std::string> ArmNames() {
+  std::vector<std::string> names = absl::GetFlag(FLAGS_arms);
+  if (!absl::GetFlag(FLAGS_load_ahead)) return names;
+  for (const char* name : {"broker", "broker_all"}) {
+    const std::string ahead = absl::StrCat(name, "_ahead");
+    if (std::count(names.begin(), names.end(), name) > 0 &&
+        std::count(names.begin(), names.end(), ahead) == 0) {
+      names.push_back(ahead);
+    }
+  }
+  return names;
 }
 
 absl::Status CheckCount(const char* flag, int value, int least) {
@@ -83,8 +101,7 @@ absl::StatusOr<DemoOptions> OptionsFromFlags() {
   absl::StatusOr<std::vector<double>> sizes = CardSizes();
   if (!sizes.ok()) return sizes.status();
   options.card_gib = *std::move(sizes);
-  absl::StatusOr<std::vector<Arm>> arms =
-      ChooseArms(absl::GetFlag(FLAGS_arms), options.bytes_scale);
+  absl::StatusOr<std::vector<Arm>> arms = ChooseArms(ArmNames(), options.bytes_scale);
   if (!arms.ok()) return arms.status();
   options.arms = *std::move(arms);
   absl::StatusOr<v1::Workload> workload = DemoWorkload();

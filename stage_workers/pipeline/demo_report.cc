@@ -69,6 +69,14 @@ std::string Row(const CardResult& card, const ArmResult& arm, double time_scale)
                          published);
 }
 
+std::string AheadRow(const ArmResult& arm) {
+  if (!arm.ran) return absl::StrFormat("  %-17s no   %s\n", arm.name, arm.error);
+  return absl::StrFormat("  %-17s yes  %8.3f %8.3f %8.3f %11s %11s\n", arm.name,
+                         Percentile(arm.request_seconds, 50), Percentile(arm.request_seconds, 95),
+                         arm.stall_seconds, FormatBytes(arm.bytes_to_device),
+                         FormatBytes(arm.bytes_loaded_ahead));
+}
+
 std::string CardTable(const CardResult& card, const DemoResult& result) {
   std::string text = absl::StrFormat("\nCard of %g GiB (emulated: %s, link %s a second)\n",
                                      card.capacity_gib, FormatBytes(card.card_bytes),
@@ -77,13 +85,31 @@ std::string CardTable(const CardResult& card, const DemoResult& result) {
                                          "ran", "p50 s", "p95 s", "lost s", "moved", "peak",
                                          "gain s", "published s", "scaled s"));
   for (const ArmResult& arm : card.arms) {
-    absl::StrAppend(&text, Row(card, arm, result.time_scale));
+    if (!arm.load_ahead) absl::StrAppend(&text, Row(card, arm, result.time_scale));
   }
   for (const ArmResult& arm : card.arms) {
-    if (!arm.ran) absl::StrAppend(&text, "  ", arm.name, " did not run: ", arm.error, "\n");
+    if (!arm.ran && !arm.load_ahead)
+      absl::StrAppend(&text, "  ", arm.name, " did not run: ", arm.error, "\n");
   }
   absl::StrAppend(&text, "  in this order: ", absl::StrJoin(card.order, ", "), "\n");
   return text;
+}
+
+// Arms with loading ahead below the same ones without; empty where there are none.
+std::string AheadTable(const CardResult& card) {
+  std::string rows;
+  for (const ArmResult& ahead : card.arms) {
+    if (!ahead.load_ahead) continue;
+    const std::string without = ahead.name.substr(0, ahead.name.rfind("_ahead"));
+    for (const ArmResult* arm : {FindArm(card, without), &ahead}) {
+      if (arm == nullptr) continue;
+      absl::StrAppend(&rows, AheadRow(*arm));
+    }
+  }
+  if (rows.empty()) return "";
+  return absl::StrFormat("\nLoading ahead, card of %g GiB\n  %-17s %-4s %8s %8s %8s %11s %11s\n%s",
+                         card.capacity_gib, "arm", "ran", "p50 s", "p95 s", "lost s", "moved",
+                         "of it ahead", rows);
 }
 
 std::string ClosingLine(const DemoResult& result) {
@@ -111,6 +137,8 @@ Json ArmJson(const ArmResult& arm) {
           {"p95_seconds", Percentile(arm.request_seconds, 95)},
           {"stall_seconds", arm.stall_seconds},
           {"bytes_to_device", arm.bytes_to_device},
+          {"bytes_loaded_ahead", arm.bytes_loaded_ahead},
+          {"load_ahead", arm.load_ahead},
           {"peak_bytes", arm.peak_bytes},
           {"result_sha256", arm.ResultSha256()},
           {"request_seconds", arm.request_seconds},
@@ -188,10 +216,13 @@ std::string DemoTable(const DemoResult& result) {
       result.bytes_scale, result.time_scale, result.requests, result.warm_ups,
       result.warm_ups == 1 ? "es" : "", result.time_scale);
   for (const Arm& arm : AllArms(result.bytes_scale)) {
-    absl::StrAppend(&text, absl::StrFormat("  %-13s %s\n", arm.name, arm.meaning));
+    if (!arm.load_ahead)
+      absl::StrAppend(&text, absl::StrFormat("  %-13s %s\n", arm.name, arm.meaning));
   }
   for (const CardResult& card : result.cards) absl::StrAppend(&text, CardTable(card, result));
-  absl::StrAppend(&text, ClosingLine(result));
+  std::string ahead;
+  for (const CardResult& card : result.cards) absl::StrAppend(&ahead, AheadTable(card));
+  absl::StrAppend(&text, ahead, ClosingLine(result));
   return text;
 }
 

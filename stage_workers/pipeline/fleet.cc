@@ -95,6 +95,7 @@ absl::Status Fleet::StartBroker() {
       absl::StrCat("--emulated-device=", card_name_.name(), "=", card_->CapacityBytes(),
                    ",rate=", Number(card_->LinkBytesPerSecond())),
       absl::StrCat("--reserve=", reserve),
+      absl::StrCat("--load-ahead=", options_.load_ahead ? "true" : "false"),
       "--lock-dir=" + folder_.path(),
       // The broker's waits, in the scaled world.
       "--grow-wait=" + ScaledTime(absl::Seconds(1), options_.time_scale, absl::Milliseconds(1)),

@@ -38,6 +38,8 @@ struct FleetOptions {
   std::string weights_dir;
   // Whether a broker runs on the card.
   bool broker = false;
+  // Whether it loads ahead of uses that are known to come.
+  bool load_ahead = false;
   // By component; those that are not here get the defaults above.
   std::map<std::string, WorkerSetup> workers;
   // Where the programs are, and where their logs go: LOG_PREFIX-NAME.log.

@@ -133,6 +133,50 @@ TEST(DemoReport, TheTableShowsGainsAndPublishedFigures) {
   EXPECT_THAT(table, Not(HasSubstr("NOT THE SAME")));
 }
 
+TEST(DemoReport, ArmsWithLoadingAheadHaveATableOfTheirOwn) {
+  DemoResult result = AsTheMissionExpects();
+  EXPECT_THAT(DemoTable(result), Not(HasSubstr("Loading ahead")));
+  ArmResult ahead = Ran("broker_ahead", 5 << 20, 1.5);
+  ahead.load_ahead = true;
+  ahead.bytes_loaded_ahead = 2 << 20;
+  result.cards[0].arms.push_back(ahead);
+  ArmResult failed = Failed("broker_ahead", true);
+  failed.load_ahead = true;
+  result.cards[1].arms.push_back(failed);
+  const std::string table = DemoTable(result);
+  const size_t second = table.find("Loading ahead, card of 31.4 GiB");
+  ASSERT_NE(second, std::string::npos);
+  EXPECT_EQ(table.substr(0, second).find("broker_ahead"), std::string::npos);
+  EXPECT_THAT(table.substr(second), HasSubstr("  broker            yes     1.700    1.800"));
+  EXPECT_THAT(table.substr(second), HasSubstr("  broker_ahead      yes     1.600    1.700"));
+  EXPECT_THAT(table.substr(second), HasSubstr("5.00 MiB    2.00 MiB"));
+  EXPECT_THAT(table.substr(second), HasSubstr("broker_ahead      no   RESOURCE_EXHAUSTED"));
+  const auto json = nlohmann::json::parse(DemoJson(result));
+  EXPECT_EQ(json["cards"][0]["arms"][3]["bytes_loaded_ahead"], 2 << 20);
+  EXPECT_EQ(json["cards"][0]["arms"][3]["load_ahead"], true);
+  EXPECT_EQ(json["cards"][0]["arms"][0]["load_ahead"], false);
+  // Their results count as everybody's do.
+  result.cards[0].arms[3].results[0] = "other";
+  EXPECT_FALSE(ResultsAgree(result));
+  EXPECT_EQ(DemoFaults(result).size(), 2u);
+}
+
+TEST(Arms, WithLoadingAheadAreTheSameButForThat) {
+  const absl::StatusOr<std::vector<Arm>> arms =
+      ChooseArms({"broker_ahead", "broker", "broker_all", "broker_all_ahead"}, 64);
+  ASSERT_TRUE(arms.ok());
+  ASSERT_EQ(arms->size(), 4u);
+  for (int i : {0, 1}) {
+    EXPECT_FALSE((*arms)[i].load_ahead);
+    EXPECT_TRUE((*arms)[i + 2].load_ahead);
+    EXPECT_EQ((*arms)[i + 2].name, (*arms)[i].name + "_ahead");
+    EXPECT_TRUE((*arms)[i + 2].broker);
+    EXPECT_EQ((*arms)[i + 2].workers.size(), (*arms)[i].workers.size());
+  }
+  EXPECT_THAT(std::string(ChooseArms({"broker", "broker"}, 64).status().message()),
+              HasSubstr("'broker' given twice"));
+}
+
 TEST(Arms, AreChosenByName) {
   const absl::StatusOr<std::vector<Arm>> arms = ChooseArms({"broker", "streamed"}, 64);
   ASSERT_TRUE(arms.ok());
