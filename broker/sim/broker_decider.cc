@@ -126,10 +126,10 @@ void BrokerDecider::RunEnds(int run) {
 }
 
 void BrokerDecider::Ask(const Request& request) {
-  const Worker& worker = workers_[static_cast<size_t>(request.component)];
   asked_[request.id] = request;
   core::BeginUseEvent begin;
-  begin.header = Header(worker.session, Call::Kind::kBegin, request.id);
+  begin.header = Header(workers_[static_cast<size_t>(request.component)].session,
+                        Call::Kind::kBegin, request.id);
   begin.use.component = workload_.components[static_cast<size_t>(request.component)].name;
   if (const auto run = runs_.find(request.run); run != runs_.end()) {
     begin.use.run = run->second;
@@ -137,8 +137,13 @@ void BrokerDecider::Ask(const Request& request) {
   }
   begin.use.passes = request.passes;
   begin.use.activation = Bytes(request.activation);
+  Worker& worker = workers_[static_cast<size_t>(request.component)];
+  ++worker.waiting;
   Post(std::move(begin));
   Deliver();
+  if (worker.waiting > 0 && card_->place(request.component).loading) {
+    card_->FinishLoad(request.component);
+  }
 }
 
 void BrokerDecider::Ended(const Request& request, const Outcome& outcome) {
@@ -263,13 +268,15 @@ void BrokerDecider::Refused(const Call& call, const absl::Status& status) {
     fault_.Update(absl::InternalError(absl::StrCat("a call failed: ", status.ToString())));
     return;
   }
-  asked_.erase(call.about);
+  const auto asked = asked_.extract(call.about);
+  --workers_[static_cast<size_t>(asked.mapped().component)].waiting;
   verdicts_.push_back({call.about, false, std::string(status.message())});
 }
 
 void BrokerDecider::Granted(int request, const core::BeginAnswer& answer) {
   const Request& asked = asked_.at(request);
   Worker& worker = workers_[static_cast<size_t>(asked.component)];
+  --worker.waiting;
   worker.use = answer.use;
   worker.target.generation = worker.completed = answer.generation;
   worker.target.layers = answer.resident;
@@ -286,14 +293,15 @@ void BrokerDecider::TakeTarget(int component, const core::Target& target) {
   Converge(component);
 }
 
-// A component without a use: one that waits for its use is at its target as well.
+// A component without a use. One that waits for its use keeps to its target as well, and what it
+// copies for that is nothing that could wait: it takes its share of the link.
 void BrokerDecider::Converge(int component) {
   Worker& worker = workers_[static_cast<size_t>(component)];
   const Place& p = card_->place(component);
   if (p.use.has_value()) return;
   const int target = worker.target.layers;
   if (p.loading) {
-    if (target < p.held) {
+    if (target < p.held || worker.waiting > 0) {
       card_->FinishLoad(component);
     } else {
       card_->Load(component, worker.target.pace);
@@ -302,6 +310,7 @@ void BrokerDecider::Converge(int component) {
   }
   if (p.held < target) {
     card_->Load(component, worker.target.pace);
+    if (worker.waiting > 0) card_->FinishLoad(component);
   } else {
     card_->Release(component, target);
     worker.completed = worker.target.generation;

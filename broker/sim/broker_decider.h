@@ -49,6 +49,7 @@ class BrokerDecider : public Decider {
     core::Generation completed;
     bool placed = false;
     core::UseId use;
+    int waiting = 0;  // BeginUse calls that are not answered
   };
   // What a call was about, until it is answered.
   struct Call {

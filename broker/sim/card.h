@@ -50,7 +50,7 @@ struct Place {
   bool loading = false;
   double loaded = 0;  // bytes of it that are there
   double pace = 0;    // bytes a second; 0: the link's own
-  // It is not wanted any more and only finishes its layer: takes a share like those that stream.
+  // Somebody waits for it, or for the layer to be done with: takes a share like those that stream.
   bool finishing = false;
   uint64_t load_order = 0;
   double load_rate = 0;  // of now
@@ -84,7 +84,7 @@ class Card {
   void Release(int component, int layers);
   // Begins to copy the next layer, or goes on with another pace. Requires no use.
   void Load(int component, double pace);
-  // Only finishes the layer that is being copied.
+  // Finishes the layer that is being copied with a share of the link, whatever its pace.
   void FinishLoad(int component);
 
   // Bytes of layers, windows and activations on the device.
