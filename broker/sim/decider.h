@@ -60,8 +60,8 @@ class Decider {
   // Stops the process where its state contradicts itself. Slow.
   virtual void CheckAll() const {}
 
-  // Decisions at the begin and the end of uses, and how long each took, in seconds; empty where no
-  // clock is given.
+  // Decisions at once at the begin and the end of uses, and how long each took, in seconds; empty
+  // where no clock is given. What is decided only when bytes have come is not among them.
   int64_t decisions() const { return decisions_; }
   const std::vector<double>& decision_seconds() const { return decision_seconds_; }
 
