@@ -43,7 +43,10 @@ Bytes SessionHeld(const State& state, const Session& session) {
 void PushTarget(int layers, Component* c) {
   VRAM_CHECK(layers >= 0 && layers <= c->count());
   c->generation = c->generation.Next();
-  if (layers < ChargedLayers(*c)) c->fall = c->generation;
+  // The completed one was reached, and what is held is what was said since.
+  bool falls = layers < c->held;
+  for (const OpenTarget& t : c->open) falls |= t.generation > c->completed && t.layers > layers;
+  if (falls) c->fall = c->generation;
   std::erase_if(c->open, [&](const OpenTarget& t) { return t.layers <= layers; });
   c->open.push_back({c->generation, layers});
 }

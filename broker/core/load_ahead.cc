@@ -60,6 +60,14 @@ void Machine::Impl::LoadAhead(Device* device) {
   if (!MayLoadAhead(*device)) return;
   const Planned p = PlanNow(*device);
   const std::vector<std::pair<double, ComponentId>> loads = LoadsOf(p);
+  // A use that begins while its next layer is on the way waits for that layer: between two stages
+  // nothing is begun.
+  const absl::Time quiet_at = device->stirred + config.idle_before_load;
+  device->load_at = absl::InfiniteFuture();
+  if (p.problem.idle && now < quiet_at && !loads.empty()) {
+    device->load_at = quiet_at;
+    return;
+  }
   int64_t missing = -DeriveLedger(state, *device).Free().count(), wanted = 0;
   for (const auto& [next, id] : loads) {
     const Component& c = state.components.at(id);
@@ -79,7 +87,7 @@ void Machine::Impl::LoadAhead(Device* device) {
   }
   // What the plan gives up anyway makes room for what is still missing.
   if (missing > 0) {
-    MakeRoom(missing, p.problem, p.plan.keep, false, ComponentId(), Reason::kWantedByOthers,
+    MakeRoom(missing, p.problem, p.plan.ahead, false, ComponentId(), Reason::kWantedByOthers,
              "room for what is loaded ahead", device);
   }
 }

@@ -107,6 +107,7 @@ void Machine::Impl::AskToWake() {
   }
   for (const auto& [uuid, device] : state.devices) {
     if (ReadingWanted(device)) consider(device.next_wanted_reading);
+    consider(device.load_at);
     if (device.expecting) consider(ExpectsUntil(device));
   }
   if (at == wake_at) return;

@@ -38,6 +38,9 @@ struct Config {
   Bytes unexplained_tolerance{64 << 20};
   // Whether idle components are loaded ahead of uses that are known to come.
   bool load_ahead = false;
+  // Nothing is loaded ahead while no use runs before it has been so for this long: the next stage
+  // of a run follows at once, and would wait for the layer on the way.
+  absl::Duration idle_before_load = absl::Milliseconds(50);
   int max_sessions = 1024;
   int max_components = 4096;
   int max_waiting = 1024;

@@ -14,6 +14,7 @@ namespace vrambroker::core {
 Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* next_use) {
   Device& device = DeviceOf(SessionOf(*c));
   c->use.reset();
+  device.stirred = now;
   c->last_used = ++last_used;
   c->pace = 0;
   c->target_sent = c->last_reminder = now;

@@ -50,6 +50,7 @@ void Machine::Impl::On(const DeclareRunEvent& e) {
   run.starts_at = now + e.starts_in;
   const DeclareRunAnswer answer{run.id};
   state.runs.emplace(run.id, std::move(run));
+  for (auto& [uuid, device] : state.devices) device.stirred = now;
   future_changed = true;
   RequestRecord record;
   record.state = RequestRecord::State::kAnswered;

@@ -58,7 +58,7 @@ struct Component {
   // Targets that count, oldest first: those since the last completed generation, that one included,
   // less those that a later one covers. Never empty once admitted.
   std::vector<OpenTarget> open;
-  // Newest generation that was sent below what was charged.
+  // Newest generation that was sent below what was held then, or might have been loaded.
   Generation fall;
   std::optional<RunningUse> use;
   // Fixed bytes (and all layers of a permanent set) are admitted and charged.
@@ -194,6 +194,9 @@ struct Device {
   uint64_t reading_begun = 0;  // 0: none under way
   absl::Time next_wanted_reading = absl::InfinitePast();
   absl::Time readings_fail_since = absl::InfiniteFuture();
+  // When a use ended or a run was declared last, and when loading ahead is looked at again.
+  absl::Time stirred = absl::InfinitePast();
+  absl::Time load_at = absl::InfiniteFuture();
   // Share of the link's leftover that is used to load ahead: above 0, at most 1.
   double ahead_pace = 1;
   // What was used in which order, and whether it is still expected to go on so.
