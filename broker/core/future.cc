@@ -105,14 +105,18 @@ class Timeline {
       at = start;
     }
     const int most = std::min(kExpected, horizon_ - static_cast<int>(uses_.size()));
+    double end = 0;
+    for (const KnownUse& use : uses_) end = std::max(end, use.end);
     for (const ExpectedUse& e : habits.Expect(known, most)) {
       at = std::max(0.0, at + absl::ToDoubleSeconds(e.after));
+      if (e.alone) at = std::max(at, end);
       const auto it = by_name_.find(e.component);
       if (it == by_name_.end() || !it->second) continue;
       const Component& c = state_.components.at(it->second);
       at = std::max(at, component_free_[c.id]);
       KnownUse use = Of(c, e.spec, at, at + Seconds(c, e.spec.passes));
       use.probability = e.probability;
+      end = std::max(end, use.end);
       Add(use, RunId());
     }
   }

@@ -8,8 +8,10 @@ namespace {
 
 // How much one more prediction moves the share that came true.
 constexpr double kLearning = 0.2;
-// Nothing that people do is certain.
-constexpr double kMost = 0.98;
+// What nobody declared is less than certain: it claims no room for itself.
+constexpr double kMost = 0.49;
+// A step further ahead is a little less likely still.
+constexpr double kFurther = 0.98;
 // Names that are remembered. Past it, the history starts afresh.
 constexpr size_t kNames = 4096;
 constexpr absl::Duration kLeastPatience = absl::Seconds(30);
@@ -22,7 +24,7 @@ int Habits::NumberOf(const std::string& component) const {
   return it == numbers_.end() ? -1 : it->second;
 }
 
-void Habits::Note(const std::string& component, const UseSpec& spec, absl::Time now) {
+void Habits::Note(const std::string& component, const UseSpec& spec, bool alone, absl::Time now) {
   if (const std::vector<ExpectedUse> expected = Follow({}, 1); !expected.empty()) {
     const double hit = expected.front().component == component ? 1 : 0;
     accuracy_ += kLearning * (hit - accuracy_);
@@ -42,7 +44,7 @@ void Habits::Note(const std::string& component, const UseSpec& spec, absl::Time 
   const absl::Duration after =
       last_begin_ == absl::InfinitePast() ? absl::ZeroDuration() : now - last_begin_;
   last_begin_ = now;
-  history_.push_back({number, after});
+  history_.push_back({number, after, alone});
   if (history_.size() > kHistory) history_.pop_front();
 }
 
@@ -70,30 +72,25 @@ std::vector<ExpectedUse> Habits::Expect(const std::vector<std::string>& known, i
 
 std::vector<ExpectedUse> Habits::Follow(const std::vector<std::string>& known, int most) const {
   std::vector<int> sequence;
-  std::vector<absl::Duration> after;
-  for (const Seen& seen : history_) {
-    sequence.push_back(seen.name);
-    after.push_back(seen.after);
-  }
-  for (const std::string& name : known) {
-    sequence.push_back(NumberOf(name));
-    after.push_back(absl::ZeroDuration());
-  }
+  std::vector<Seen> seen(history_.begin(), history_.end());
+  for (const std::string& name : known)
+    seen.push_back({NumberOf(name), absl::ZeroDuration(), true});
+  for (const Seen& s : seen) sequence.push_back(s.name);
   std::vector<ExpectedUse> expected;
   if (sequence.empty()) return expected;
   const int from = Continuation(sequence);
-  double probability = kMost;
+  double probability = kMost / kFurther;
   for (int i = 0; from >= 0 && i < most; ++i) {
-    const int number = sequence[static_cast<size_t>(from + i)];
-    if (number < 0) break;
-    probability *= accuracy_ * (i == 0 ? 1 : kMost);
+    const Seen next = seen[static_cast<size_t>(from + i)];
+    if (next.name < 0) break;
+    probability *= accuracy_ * kFurther;
     ExpectedUse use;
-    use.component = names_[static_cast<size_t>(number)];
-    use.spec = specs_[static_cast<size_t>(number)];
-    use.after = after[static_cast<size_t>(from + i)];
+    use.component = names_[static_cast<size_t>(next.name)];
+    use.spec = specs_[static_cast<size_t>(next.name)];
+    use.after = next.after;
+    use.alone = next.alone;
     use.probability = probability;
-    sequence.push_back(number);
-    after.push_back(use.after);
+    seen.push_back(next);
     expected.push_back(std::move(use));
   }
   return expected;

@@ -17,17 +17,20 @@ namespace vrambroker::core {
 struct ExpectedUse {
   std::string component;  // "worker/component"
   UseSpec spec;           // as it was the last time
-  // From the begin of the use before it, as it was the last time.
+  // From the begin of the use before it, as it was the last time. 0: not known.
   absl::Duration after;
-  // At least kLeastLikely, below 1: the share of predictions that came true lately, once for each
-  // step ahead.
+  // Whether no other use was under way when it began.
+  bool alone = true;
+  // At least kLeastLikely, below one half: the share of predictions that came true lately, once for
+  // each step ahead.
   double probability = 0;
 };
 
 class Habits {
  public:
-  // A use of `component` was asked for. History beyond the last kHistory uses is forgotten.
-  void Note(const std::string& component, const UseSpec& spec, absl::Time now);
+  // A use of `component` was asked for; `alone`: while no other was under way. History beyond the
+  // last kHistory uses is forgotten.
+  void Note(const std::string& component, const UseSpec& spec, bool alone, absl::Time now);
   // At most `most` uses that follow the last one seen and then `known`, which are certain. None
   // where nothing was ever seen to follow the last of these.
   std::vector<ExpectedUse> Expect(const std::vector<std::string>& known, int most) const;
@@ -44,6 +47,7 @@ class Habits {
   struct Seen {
     int name = 0;  // index into names_
     absl::Duration after;
+    bool alone = true;
   };
   // Where in `sequence` what followed stands, -1 for nowhere: after the longest earlier run of uses
   // that equals its end, the newest of these.

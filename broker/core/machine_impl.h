@@ -76,6 +76,7 @@ struct Machine::Impl {
   absl::Status CheckBegin(const BeginUseEvent& e, const Session& session) const;
   Component* FindComponent(const Session& session, const std::string& name);
   const Component* FindComponent(const Session& session, const std::string& name) const;
+  void NoteHabit(const WaitingUse& w, const Session& session);
   void Withdraw(uint64_t order, absl::Status status);
   void LeaveMark(const std::string& begin_request_id, Session* session);
   Target TargetOf(const Component& c) const;

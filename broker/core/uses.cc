@@ -43,7 +43,7 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   ChargeWhatIsKnown(&w);
   UseNewestIds(&w.spec);
   w.arrived = now;
-  DeviceOf(*session).habits.Note(absl::StrCat(session->worker, "/", e.use.component), w.spec, now);
+  NoteHabit(w, *session);
   w.blocked_by = "not looked at yet";
   if (w.spec.run && state.runs.contains(w.spec.run)) {
     state.components.at(w.component).ever_declared = true;
@@ -57,6 +57,15 @@ void Machine::Impl::On(const BeginUseEvent& e) {
                         "waiting would deadlock with ", cycle,
                         ": each waits for what another holds; end one of these uses first")));
   }
+}
+
+void Machine::Impl::NoteHabit(const WaitingUse& w, const Session& session) {
+  bool alone = true;
+  for (const auto& [id, c] : state.components) {
+    alone &= !c.use.has_value() || SessionOf(c).device != session.device;
+  }
+  const Component& c = state.components.at(w.component);
+  DeviceOf(session).habits.Note(ComponentName(c), w.spec, alone, now);
 }
 
 absl::Status Machine::Impl::CheckBegin(const BeginUseEvent& e, const Session& session) const {
