@@ -204,7 +204,7 @@ void AddComponents(const State& state, const Device& device, Problem* problem) {
     p.sigma = ExposedSecondsPerByte(c.pass_seconds(), p.layers->All(), rate);
     p.link_share = LinkShare(c.pass_seconds(), p.layers->All(), rate);
     p.held = c.permanent() || c.use.has_value() ? 0 : std::min(c.held, c.target());
-    p.keep_by_recency = !c.ever_declared;
+    p.keep_by_recency = KeptByRecency(c, device);
     p.last_used = c.last_used;
     problem->index[id] = static_cast<int>(problem->components.size());
     problem->components.push_back(id);
@@ -225,10 +225,11 @@ std::vector<double> SlotStarts(const std::vector<KnownUse>& uses) {
   return starts;
 }
 
-// What the link carries in each slot. How long nothing runs nobody knows, nor how long a use runs
-// whose passes were never measured: where that streams nothing, the link is free.
+// What the link carries in each slot. How long a use runs whose passes were never measured nobody
+// knows: where that streams nothing, the link is free. So it is where nothing runs, once `quiet`;
+// before that, the next stage is about to begin.
 std::vector<double> LinkOf(const std::vector<double>& starts, const std::vector<KnownUse>& uses,
-                           const State& state, double rate) {
+                           const State& state, double rate, bool quiet) {
   double end = starts.back();
   for (const KnownUse& use : uses) end = std::max(end, use.end);
   std::vector<double> link;
@@ -242,11 +243,16 @@ std::vector<double> LinkOf(const std::vector<double>& starts, const std::vector<
     streams |= !c.permanent() && use.granted < c.count();
     measured |= c.pass_seconds() > 0;
   }
-  if (starts.front() < 0 || (!streams && !measured)) link[0] = kUnboundedLink;
+  const bool idle = starts.front() < 0;
+  if (idle ? quiet : !streams && !measured) link[0] = kUnboundedLink;
   return link;
 }
 
 }  // namespace
+
+bool KeptByRecency(const Component& c, const Device& device) {
+  return !c.ever_declared || (c.runs_seen >= 2 && device.expecting);
+}
 
 std::vector<KnownUse> KnownUses(const State& state, const Device& device,
                                 const WaitingUse* deciding, absl::Time now, int horizon) {
@@ -259,13 +265,16 @@ std::vector<KnownUse> KnownUses(const State& state, const Device& device,
 }
 
 Problem MakeProblem(const State& state, const Device& device, const std::vector<KnownUse>& uses,
-                    Bytes capacity, bool load_ahead) {
+                    Bytes capacity, Loading loading) {
   Problem problem;
   problem.plan.capacity = capacity;
   AddComponents(state, device, &problem);
   const std::vector<double> starts = SlotStarts(uses);
   problem.plan.slots = static_cast<int>(starts.size());
-  if (load_ahead) problem.plan.link = LinkOf(starts, uses, state, device.spec.link_rate);
+  if (loading != Loading::kOff) {
+    problem.plan.link =
+        LinkOf(starts, uses, state, device.spec.link_rate, loading == Loading::kWhileQuiet);
+  }
   problem.idle = starts[0] < 0;
   problem.first_slot_seconds = starts.size() > 1 ? starts[1] - starts[0] : 0;
   const auto slot_of = [&](double time) {

@@ -29,6 +29,10 @@ struct KnownUse {
   double probability = 1;
 };
 
+// Whether a component with no next use is kept as long as nobody wants the room: nobody ever
+// declared what it is for, or run after run came for it and the next is still to be expected.
+bool KeptByRecency(const Component& c, const Device& device);
+
 // At most `horizon` uses, by start: those that run and wait, the stages that remain of started
 // runs, declared runs that wait, and what is then to be expected. `deciding`: the waiting use that
 // is being decided, taken to start now; null: none.
@@ -50,8 +54,11 @@ struct Problem {
   double first_slot_seconds = 0;
 };
 
-// `capacity`: bytes for layers, windows and needs. `load_ahead`: whether the plan may load ahead.
+// Whether a plan may load ahead; kWhileQuiet: also while nothing runs.
+enum class Loading { kOff, kOn, kWhileQuiet };
+
+// `capacity`: bytes for layers, windows and needs.
 Problem MakeProblem(const State& state, const Device& device, const std::vector<KnownUse>& uses,
-                    Bytes capacity, bool load_ahead);
+                    Bytes capacity, Loading loading);
 
 }  // namespace vrambroker::core

@@ -50,7 +50,7 @@ void Habits::Note(const std::string& component, const UseSpec& spec, bool alone,
 
 int Habits::Continuation(const std::vector<int>& sequence) {
   const int n = static_cast<int>(sequence.size());
-  int best = -1, longest = 0;
+  int best = -1, longest = kLeastContext - 1;
   for (int end = n - 2; end >= 0 && longest < kContext; --end) {
     int same = 0;
     while (same < kContext && same <= end && sequence[end - same] == sequence[n - 1 - same]) ++same;

@@ -40,7 +40,8 @@ class Habits {
   absl::Time last_begin() const { return last_begin_; }
 
   static constexpr int kHistory = 128;
-  static constexpr int kContext = 8;  // uses that are compared
+  static constexpr int kContext = 8;       // uses that are compared
+  static constexpr int kLeastContext = 2;  // one alike is chance
   static constexpr double kLeastLikely = 0.05;
 
  private:
@@ -60,7 +61,7 @@ class Habits {
   std::vector<std::string> names_;  // bounded by the components that there can be
   std::vector<UseSpec> specs_;      // by name: of its last use
   std::map<std::string, int> numbers_;
-  double accuracy_ = 0;  // nothing is expected before it has come true once
+  double accuracy_ = 0.3;  // moved by every prediction
   absl::Time last_begin_ = absl::InfinitePast();
 };
 

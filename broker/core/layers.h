@@ -29,6 +29,11 @@ class LayerTable {
                             before_.begin()) -
            1;
   }
+  // The fewest leading layers that have `bytes`, at most All().
+  int Covering(Bytes bytes) const {
+    return static_cast<int>(std::lower_bound(before_.begin(), before_.end(), bytes) -
+                            before_.begin());
+  }
   friend bool operator==(const LayerTable&, const LayerTable&) = default;
 
  private:

@@ -64,7 +64,7 @@ void Machine::Impl::LoadAhead(Device* device) {
   // nothing is begun.
   const absl::Time quiet_at = device->stirred + config.idle_before_load;
   device->load_at = absl::InfiniteFuture();
-  if (p.problem.idle && now < quiet_at && !loads.empty()) {
+  if (p.problem.idle && now < quiet_at) {
     device->load_at = quiet_at;
     return;
   }

@@ -4,6 +4,12 @@
 #include <limits>
 
 namespace vrambroker::core {
+namespace {
+
+// Bytes; more than any card has, so that sums of it do not overflow.
+constexpr double kMostLink = 1e15;
+
+}  // namespace
 
 PlanModel::PlanModel(const PlanProblem& problem) : p(problem) {
   std::vector<int> latest(p.components.size(), kNoUse);
@@ -147,56 +153,58 @@ bool Draft::LowerKept(int gap, int layers) {
   return true;
 }
 
+// The most bytes that can come in the last `slots` slots of the gap, the later ones first. A layer
+// has its room from the slot in which its copy begins.
+int64_t Draft::MostLoadable(const Gap& g, int slots, int64_t have) const {
+  const LayerTable& layers = m_->LayersOf(g.component);
+  int64_t most = std::numeric_limits<int64_t>::max(), link = 0;
+  for (int i = 0; i < slots && most > link; ++i) {
+    const int slot = g.last - i;
+    const int fit = layers.Within(Bytes(have + std::max<int64_t>(0, free_[slot])));
+    most = std::min(most, layers.Of(fit).count() - have + link);
+    link += static_cast<int64_t>(std::clamp(link_[slot], 0.0, kMostLink));
+  }
+  return std::min(most, link);
+}
+
 void Draft::Load(int gap, int most) {
   const Gap& g = m_->gaps[gap];
   if (!m_->loads() || g.to == kNoUse || loaded_[gap] > 0) return;
   const int reach = std::min(most, ReachableResident(g.to));
-  if (reach <= kept_[gap]) return;
+  if (reach <= kept_[gap] || g.last < g.first) return;
   const LayerTable& layers = m_->LayersOf(g.component);
   const int64_t have = layers.Of(kept_[gap]).count();
-  const int64_t want = layers.Of(reach).count() - have;
-  // Bytes that come in a slot are there from it on: as late as the link allows.
-  std::array<int64_t, kLoadReach> placed{};
-  int64_t total = 0, room = std::numeric_limits<int64_t>::max();
   const int slots = std::min(kLoadReach, g.last - g.first + 1);
-  for (int i = 0; i < slots && total < want; ++i) {
-    room = std::min(room, free_[g.last - i]);
-    if (room <= 0) break;
-    const int64_t link = static_cast<int64_t>(std::max(0.0, std::min(link_[g.last - i], 1e18)));
-    placed[i] = std::min({want - total, room, link});
-    total += placed[i];
-    room -= placed[i];
+  const int there = std::min(reach, layers.Within(Bytes(have + MostLoadable(g, slots, have))));
+  if (there <= kept_[gap]) return;
+  const int64_t bytes = layers.Of(there).count() - have;
+  int64_t left = bytes;
+  for (int i = 0; i < slots && left > 0; ++i) {
+    const int slot = g.last - i;
+    const int64_t link = static_cast<int64_t>(std::clamp(link_[slot], 0.0, kMostLink));
+    loads_[gap][i] = std::min(left, link);
+    free_[slot] -= layers.Of(layers.Covering(Bytes(have + left))).count() - have;
+    link_[slot] -= static_cast<double>(loads_[gap][i]);
+    left -= loads_[gap][i];
   }
-  const int layers_there = layers.Within(Bytes(have + total));
-  if (layers_there <= kept_[gap]) return;
-  const int64_t bytes = layers.Of(layers_there).count() - have;
-  int64_t excess = total - bytes;
-  for (int i = slots - 1; i >= 0 && excess > 0; --i) {
-    const int64_t drop = std::min(excess, placed[i]);
-    placed[i] -= drop;
-    excess -= drop;
-  }
-  int64_t there = 0;
-  for (int i = slots - 1; i >= 0; --i) {
-    there += placed[i];
-    free_[g.last - i] -= there;
-    link_[g.last - i] -= static_cast<double>(placed[i]);
-  }
-  loads_[gap] = placed;
-  loaded_[gap] = layers_there - kept_[gap];
-  SetResident(g.to, layers_there);
+  loaded_[gap] = there - kept_[gap];
+  SetResident(g.to, there);
   ReturnLink(g.to, bytes, 1);
 }
 
 void Draft::Unload(int gap) {
+  if (loaded_[gap] == 0) return;
   const Gap& g = m_->gaps[gap];
-  int64_t there = 0;
-  for (int i = std::min(kLoadReach, g.last - g.first + 1) - 1; i >= 0; --i) {
-    there += loads_[gap][i];
-    free_[g.last - i] += there;
+  const LayerTable& layers = m_->LayersOf(g.component);
+  const int64_t have = layers.Of(kept_[gap]).count();
+  const int64_t bytes = layers.Of(there(gap)).count() - have;
+  int64_t left = bytes;
+  for (int i = 0; i < kLoadReach && left > 0; ++i) {
+    free_[g.last - i] += layers.Of(layers.Covering(Bytes(have + left))).count() - have;
     link_[g.last - i] += static_cast<double>(loads_[gap][i]);
+    left -= loads_[gap][i];
   }
-  ReturnLink(g.to, -there, 1);
+  ReturnLink(g.to, -bytes, 1);
   loads_[gap] = {};
   loaded_[gap] = 0;
 }

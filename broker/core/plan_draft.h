@@ -80,6 +80,8 @@ class Draft {
   // `sign` +1: bytes that need no longer be streamed in a pass of the use give link back.
   void ReturnLink(int use, int64_t bytes, double passes);
   void SetResident(int use, int layers);
+  // `have`: bytes of the layers that are kept.
+  int64_t MostLoadable(const Gap& gap, int slots, int64_t have) const;
   void Take(int first, int last, int64_t bytes);
 
   const PlanModel* m_;

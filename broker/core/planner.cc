@@ -379,7 +379,7 @@ class Search {
     return plan;
   }
 
-  // What the plan loads in the first slot, rounded up to a layer where that pays.
+  // What the plan loads in the first slot, the layer on the way at its end included.
   void LoadNow(const Gap& g, int index, const Draft& d, Plan* plan) const {
     if (g.from != kNoUse || g.to == kNoUse || d.loaded(index) == 0 || g.last >= kLoadReach) return;
     const int64_t bytes = d.loads(index)[static_cast<size_t>(g.last)];
@@ -387,15 +387,7 @@ class Search {
     plan->link_left += static_cast<double>(bytes);
     const LayerTable& layers = m_.LayersOf(g.component);
     const int64_t have = layers.Of(d.kept(index)).count();
-    int ahead = layers.Within(Bytes(have + bytes));
-    if (ahead < d.there(index)) {
-      // A layer that is on the way when the use begins is waited for, and need not be streamed.
-      const double late = layers.Of(ahead + 1).as_double() - static_cast<double>(have + bytes);
-      const double layer = (layers.Of(ahead + 1) - layers.Of(ahead)).as_double();
-      const bool in_time = late <= d.link(0);
-      const bool gains = late < layer * (1 - p_.components[g.component].link_share);
-      if (late <= static_cast<double>(d.Room(0, g.last)) && (in_time || gains)) ++ahead;
-    }
+    const int ahead = layers.Covering(Bytes(have + bytes));
     plan->ahead[g.component] = std::max(ahead, plan->keep[g.component]);
   }
 

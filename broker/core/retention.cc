@@ -31,7 +31,8 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
 
   const int held = c->held;
   const int keep = state.draining ? 0 : std::min(held, p.plan.keep[index]);
-  if (state.draining || (next < 0 && c->ever_declared)) {
+  const bool recency = KeptByRecency(*c, device);
+  if (state.draining || (next < 0 && !recency)) {
     c->reason = Reason::kNoNextUse;
   } else if (keep == 0 && held > 0) {
     c->reason = Reason::kWantedByOthers;
@@ -43,7 +44,8 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
       next >= 0 ? absl::StrCat(
                       "next use expected in ",
                       absl::FormatDuration(absl::Milliseconds(static_cast<int64_t>(next * 1000))))
-      : c->ever_declared ? "no use of it is known to come"
+      : !recency         ? "no use of it is known to come"
+      : c->ever_declared ? "run after run came for it"
                          : "nothing is known of its next use";
   c->decision = Log(
       DecisionKind::kRetention, c->reason, *c, keep,
@@ -138,8 +140,8 @@ void Machine::Impl::ReleaseWithoutFuture(Device* device) {
   const Problem problem = BuildProblem(*device, nullptr);
   for (const auto& [id, index] : problem.index) {
     Component& c = state.components.at(id);
-    if (c.use.has_value() || c.permanent() || !c.ever_declared || c.target() == 0) continue;
-    if (problem.next_use[index] >= 0) continue;
+    if (c.use.has_value() || c.permanent() || c.target() == 0) continue;
+    if (problem.next_use[index] >= 0 || KeptByRecency(c, *device)) continue;
     Revoke(&c, 0, Reason::kNoNextUse, false, "no use of it is known to come");
   }
 }

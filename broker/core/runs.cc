@@ -149,8 +149,12 @@ Problem Machine::Impl::BuildProblem(const Device& device, const WaitingUse* deci
       away += NeedsCharge(c) + (c.permanent() ? Bytes() : LayerCharge(c));
     }
   }
+  Loading loading = Loading::kOff;
+  if (config.load_ahead && !state.draining) {
+    loading = now >= device.stirred + config.idle_before_load ? Loading::kWhileQuiet : Loading::kOn;
+  }
   return MakeProblem(state, device, Known(device, deciding), MinusOrZero(ledger.capacity, away),
-                     config.load_ahead && !state.draining);
+                     loading);
 }
 
 void Machine::Impl::On(const TickEvent&) {}

@@ -66,6 +66,9 @@ struct Component {
   bool fixed_placed = false;  // as the newest snapshot says
   // A part of some declared run: without a next use it is released rather than kept by recency.
   bool ever_declared = false;
+  // Different runs that its uses were for, and the newest of these.
+  int runs_seen = 0;
+  RunId newest_run;
   // Rises with each use that ends, over all components.
   uint64_t last_used = 0;
   Reason reason = Reason::kUnspecified;

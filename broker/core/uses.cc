@@ -64,7 +64,9 @@ void Machine::Impl::NoteHabit(const WaitingUse& w, const Session& session) {
   for (const auto& [id, c] : state.components) {
     alone &= !c.use.has_value() || SessionOf(c).device != session.device;
   }
-  const Component& c = state.components.at(w.component);
+  Component& c = state.components.at(w.component);
+  if (!w.spec.run || w.spec.run != c.newest_run) ++c.runs_seen;
+  c.newest_run = w.spec.run;
   DeviceOf(session).habits.Note(ComponentName(c), w.spec, alone, now);
 }
 
