@@ -18,6 +18,9 @@ constexpr int kExchangesPerGap = 2;
 // Rounds of improving what is loaded ahead.
 constexpr int kLoadRounds = 3;
 
+// Gaps between whose loads layers are exchanged.
+constexpr size_t kExchangedGaps = 8;
+
 // Something that a pass may raise.
 struct Item {
   bool is_gap = false;
@@ -265,9 +268,35 @@ class Search {
       RelieveLink(&next);
       Fill(&next);
       const double s = next.Saved();
-      if (s <= saved) return;
+      if (s <= saved) break;
       *d = std::move(next);
       saved = s;
+    }
+    ExchangeLoads(d);
+  }
+
+  // One more layer there at the end of a gap for what that takes from another's loads, where it
+  // gains. Of the uses that come first: the others have their turn with a later plan.
+  void ExchangeLoads(Draft* d) const {
+    const int gaps = static_cast<int>(std::min<size_t>(m_.gaps.size(), kExchangedGaps));
+    double saved = d->Saved();
+    for (int x = 0; x < gaps; ++x) {
+      const Gap& g = m_.gaps[x];
+      if (g.to == kNoUse || g.value <= 0) continue;
+      for (int y = 0; y < gaps && d->there(x) < m_.MostResident(g.to); ++y) {
+        if (y == x || d->loaded(y) == 0 || m_.gaps[y].last < g.last - 1) continue;
+        Draft trial = *d;
+        const int x_there = d->there(x), y_there = d->there(y);
+        trial.Unload(y);
+        trial.Unload(x);
+        trial.Load(x, x_there + 1);
+        trial.Load(y, y_there);
+        const double s = trial.Saved();
+        if (s <= saved) continue;
+        *d = std::move(trial);
+        saved = s;
+        --y;  // once more
+      }
     }
   }
 
