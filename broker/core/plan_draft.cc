@@ -8,6 +8,9 @@ namespace {
 
 // Bytes; more than any card has, so that sums of it do not overflow.
 constexpr double kMostLink = 1e15;
+// Share of its worth that a byte loses by being loaded rather than kept: links are shared, and times
+// only estimated.
+constexpr double kLoadRisk = 0.01;
 
 }  // namespace
 
@@ -207,6 +210,17 @@ void Draft::Unload(int gap) {
   ReturnLink(g.to, -bytes, 1);
   loads_[gap] = {};
   loaded_[gap] = 0;
+}
+
+double Draft::Score() const {
+  double risked = 0;
+  for (int i = 0; i < static_cast<int>(loaded_.size()); ++i) {
+    if (loaded_[i] == 0) continue;
+    const Gap& g = m_->gaps[i];
+    const LayerTable& layers = m_->LayersOf(g.component);
+    risked += g.value * (layers.Of(there(i)) - layers.Of(kept_[i])).as_double();
+  }
+  return Saved() - kLoadRisk * risked;
 }
 
 double Draft::Saved() const {

@@ -65,7 +65,10 @@ class Draft {
   int64_t Room(int first, int last) const;
   // Layers that the use could have resident beside everything else.
   int ReachableResident(int use) const;
+  // Seconds saved against streaming everything.
   double Saved() const;
+  // The same, but that a byte loaded ahead is worth a little less than one that is there already.
+  double Score() const;
 
   void RaiseResident(int use, int most);
   // Keeps up to `most` layers. What is loaded ahead in this gap is loaded again after that.

@@ -219,8 +219,11 @@ class Search {
 
   void LoadAhead(const std::vector<bool>& whole, const std::vector<bool>& fits, Draft* best) const {
     ImproveLoads(best);
-    double saved = best->Saved();
-    for (const std::vector<bool>& w : {whole, fits}) {
+    double saved = best->Score();
+    // Of a single pass the window is often the cheaper one: the rest of its layers leave room to load.
+    std::vector<bool> many_passes = whole;
+    for (size_t i = 0; i < whole.size(); ++i) many_passes[i] = whole[i] && p_.uses[i].passes > 1;
+    for (const std::vector<bool>& w : {whole, fits, many_passes}) {
       for (const std::vector<Item>& order : orders_) {
         Draft d(m_, w);
         if (!d.feasible()) continue;
@@ -229,7 +232,7 @@ class Search {
           RaiseLate(item, &d);
         }
         ImproveLoads(&d);
-        const double s = d.Saved();
+        const double s = d.Score();
         if (s <= saved) continue;
         *best = std::move(d);
         saved = s;
@@ -261,13 +264,13 @@ class Search {
 
   void ImproveLoads(Draft* d) const {
     Fill(d);
-    double saved = d->Saved();
+    double saved = d->Score();
     for (int round = 0; round < kLoadRounds; ++round) {
       Draft next = *d;
       KeepLess(&next);
       RelieveLink(&next);
       Fill(&next);
-      const double s = next.Saved();
+      const double s = next.Score();
       if (s <= saved) break;
       *d = std::move(next);
       saved = s;
@@ -279,7 +282,7 @@ class Search {
   // gains. Of the uses that come first: the others have their turn with a later plan.
   void ExchangeLoads(Draft* d) const {
     const int gaps = static_cast<int>(std::min<size_t>(m_.gaps.size(), kExchangedGaps));
-    double saved = d->Saved();
+    double saved = d->Score();
     for (int x = 0; x < gaps; ++x) {
       const Gap& g = m_.gaps[x];
       if (g.to == kNoUse || g.value <= 0) continue;
@@ -291,7 +294,7 @@ class Search {
         trial.Unload(x);
         trial.Load(x, x_there + 1);
         trial.Load(y, y_there);
-        const double s = trial.Saved();
+        const double s = trial.Score();
         if (s <= saved) continue;
         *d = std::move(trial);
         saved = s;
