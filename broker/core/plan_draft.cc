@@ -8,8 +8,8 @@ namespace {
 
 // Bytes; more than any card has, so that sums of it do not overflow.
 constexpr double kMostLink = 1e15;
-// Share of its worth that a byte loses by being loaded rather than kept: links are shared, and times
-// only estimated.
+// Share of its worth that a byte loses by being loaded rather than kept: links are shared, and
+// times only estimated.
 constexpr double kLoadRisk = 0.01;
 
 }  // namespace
@@ -48,7 +48,7 @@ Draft::Draft(const PlanModel& model, const std::vector<bool>& whole) : m_(&model
   link_ = p.link;
   kept_.assign(m_->gaps.size(), 0);
   loaded_.assign(m_->gaps.size(), 0);
-  loads_.assign(m_->gaps.size(), {});
+  if (m_->loads()) loads_.assign(m_->gaps.size(), {});
   resident_.reserve(p.uses.size());
   for (int i = 0; i < static_cast<int>(p.uses.size()); ++i) {
     const PlanUse& u = p.uses[i];

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
+#include <utility>
 
 #include "broker/core/plan_draft.h"
+#include "broker/core/plan_items.h"
+#include "broker/core/plan_loads.h"
 
 namespace vrambroker::core {
 namespace {
@@ -15,28 +17,15 @@ constexpr int kWindowRounds = 3;
 // Exchanges of layers, for each gap. A bound, not a tuning: the published rows need at most one a
 // gap.
 constexpr int kExchangesPerGap = 2;
-// Rounds of improving what is loaded ahead.
-constexpr int kLoadRounds = 3;
 
-// Gaps between whose loads layers are exchanged.
-constexpr size_t kExchangedGaps = 8;
-
-// Something that a pass may raise.
-struct Item {
-  bool is_gap = false;
-  int index = 0;
-  double value = 0;  // seconds for a byte
-  int span = 1;      // slots
-};
-
-enum class Order { kByValue, kByValueOverSpan, kShortFirst };
+constexpr size_t kFlippedComponents = 8;
 
 class Search {
  public:
   explicit Search(const PlanProblem& problem) : m_(problem), p_(problem) {
-    MakeItems();
+    const std::vector<Item> items = MakeItems(m_);
     for (Order order : {Order::kByValue, Order::kByValueOverSpan, Order::kShortFirst}) {
-      orders_.push_back(Sorted(order));
+      orders_.push_back(Sorted(m_, items, order));
     }
   }
 
@@ -47,52 +36,31 @@ class Search {
     ImproveWindows(&whole, &best, &saved);
     const std::vector<bool> fits = WholeWhereItFits();
     Try(fits, &whole, &best, &saved);
-    // Whether a component does without its window is all one for its uses, or nearly: flip one at a
-    // time.
-    for (int c = 0; c < static_cast<int>(p_.components.size()); ++c) {
+    for (int component : FirstComponents()) {
       std::vector<bool> flipped = whole;
       for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-        if (p_.uses[i].component == c) flipped[i] = !whole[i] && fits[i];
+        if (p_.uses[i].component == component) flipped[i] = !whole[i] && fits[i];
       }
       if (flipped != whole) Try(flipped, &whole, &best, &saved);
     }
     Exchange(&best);
-    if (m_.loads()) LoadAhead(whole, fits, &best);
+    if (m_.loads()) LoadSearch(m_, orders_).Improve(whole, fits, &best);
     Finish(&best);
     return Extract(best);
   }
 
  private:
-  void MakeItems() {
-    for (int i = 0; i < static_cast<int>(m_.gaps.size()); ++i) {
-      const Gap& g = m_.gaps[i];
-      items_.push_back({true, i, g.value, std::max(1, g.last - g.first + 2)});
-    }
-    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-      const PlanUse& u = p_.uses[i];
-      if (u.granted >= 0 || (u.passes <= 1 && !u.fill)) continue;
-      items_.push_back({false, i, m_.ResidentValue(i), u.last_slot - u.first_slot + 1});
-    }
-  }
-
-  // What costs nothing to keep comes last, the newest first; ties go to the earlier item.
-  std::vector<Item> Sorted(Order order) const {
-    std::vector<Item> items = items_;
-    auto key = [&](const Item& item) {
-      const bool free_of_value = item.value <= 0;
-      double rank = item.value;
-      if (order == Order::kByValueOverSpan) rank /= item.span;
-      if (order == Order::kShortFirst) rank = 1.0 / item.span;
-      if (free_of_value && item.is_gap) {
-        rank = static_cast<double>(p_.components[m_.gaps[item.index].component].last_used);
+  // Whether a component does without its window is all one for its uses, or nearly: flipped one
+  // component at a time, of those that are used first.
+  std::vector<int> FirstComponents() const {
+    std::vector<int> first;
+    for (const PlanUse& u : p_.uses) {
+      if (first.size() >= kFlippedComponents) break;
+      if (std::find(first.begin(), first.end(), u.component) == first.end()) {
+        first.push_back(u.component);
       }
-      const bool has_next = !item.is_gap || m_.gaps[item.index].to != kNoUse;
-      return std::make_tuple(free_of_value, free_of_value && !has_next, -rank, -item.value,
-                             item.span);
-    };
-    std::stable_sort(items.begin(), items.end(),
-                     [&](const Item& a, const Item& b) { return key(a) < key(b); });
-    return items;
+    }
+    return first;
   }
 
   Draft BestOrder(const std::vector<bool>& whole) const {
@@ -176,6 +144,7 @@ class Search {
     for (bool changed = true; changed && budget > 0;) {
       changed = false;
       for (int x = 0; x < gaps && budget > 0; ++x) {
+        if (m_.gaps[x].value <= 0 || d->kept(x) >= m_.gaps[x].most_kept) continue;
         for (int y = 0; y < gaps; ++y) {
           if (x == y || !ExchangeGains(x, y, d)) continue;
           changed = true;
@@ -191,7 +160,7 @@ class Search {
   bool ExchangeGains(int x, int y, Draft* d) const {
     const Gap& gx = m_.gaps[x];
     const Gap& gy = m_.gaps[y];
-    if (d->kept(x) >= gx.most_kept || gx.value <= 0 || d->kept(y) == 0) return false;
+    if (d->kept(x) >= gx.most_kept || d->kept(y) == 0) return false;
     if (gx.last < gy.first || gy.last < gx.first) return false;
     const LayerTable& layers = m_.LayersOf(gx.component);
     const int64_t size = (layers.Of(d->kept(x) + 1) - layers.Of(d->kept(x))).count();
@@ -213,168 +182,6 @@ class Search {
     if (!d->LowerKept(y, left)) return false;
     d->RaiseKept(x, d->kept(x) + 1);
     return true;
-  }
-
-  // ---- Loading ahead ----
-
-  void LoadAhead(const std::vector<bool>& whole, const std::vector<bool>& fits, Draft* best) const {
-    ImproveLoads(best);
-    double saved = best->Score();
-    // Of a single pass the window is often the cheaper one: the rest of its layers leave room to load.
-    std::vector<bool> many_passes = whole;
-    for (size_t i = 0; i < whole.size(); ++i) many_passes[i] = whole[i] && p_.uses[i].passes > 1;
-    for (const std::vector<bool>& w : {whole, fits, many_passes}) {
-      for (const std::vector<Item>& order : orders_) {
-        Draft d(m_, w);
-        if (!d.feasible()) continue;
-        for (const Item& item : order) {
-          if (item.value <= 0) break;
-          RaiseLate(item, &d);
-        }
-        ImproveLoads(&d);
-        const double s = d.Score();
-        if (s <= saved) continue;
-        *best = std::move(d);
-        saved = s;
-      }
-    }
-  }
-
-  // As much as can be: what the link can bring in time is not kept.
-  void RaiseLate(const Item& item, Draft* d) const {
-    if (!item.is_gap) return d->RaiseResident(item.index, m_.MostResident(item.index));
-    const Gap& g = m_.gaps[item.index];
-    if (g.to == kNoUse) return;
-    const int most = m_.MostResident(g.to);
-    d->Load(item.index, most);
-    if (d->there(item.index) < most) Complete(item.index, most, d);
-  }
-
-  // More there at the end of the gap: loaded, and kept from the start for what the link cannot
-  // bring.
-  void Complete(int gap, int most, Draft* d) const {
-    if (d->loaded(gap) == 0) d->Load(gap, most);
-    const int missing = most - d->there(gap);
-    if (missing <= 0) return;
-    d->RaiseKept(gap, d->kept(gap) + missing);
-    if (d->there(gap) >= most) return;
-    d->Unload(gap);
-    d->Load(gap, most);
-  }
-
-  void ImproveLoads(Draft* d) const {
-    Fill(d);
-    double saved = d->Score();
-    for (int round = 0; round < kLoadRounds; ++round) {
-      Draft next = *d;
-      KeepLess(&next);
-      RelieveLink(&next);
-      Fill(&next);
-      const double s = next.Score();
-      if (s <= saved) break;
-      *d = std::move(next);
-      saved = s;
-    }
-    ExchangeLoads(d);
-  }
-
-  // One more layer there at the end of a gap for what that takes from another's loads, where it
-  // gains. Of the uses that come first: the others have their turn with a later plan.
-  void ExchangeLoads(Draft* d) const {
-    const int gaps = static_cast<int>(std::min<size_t>(m_.gaps.size(), kExchangedGaps));
-    double saved = d->Score();
-    for (int x = 0; x < gaps; ++x) {
-      const Gap& g = m_.gaps[x];
-      if (g.to == kNoUse || g.value <= 0) continue;
-      for (int y = 0; y < gaps && d->there(x) < m_.MostResident(g.to); ++y) {
-        if (y == x || d->loaded(y) == 0 || m_.gaps[y].last < g.last - 1) continue;
-        Draft trial = *d;
-        const int x_there = d->there(x), y_there = d->there(y);
-        trial.Unload(y);
-        trial.Unload(x);
-        trial.Load(x, x_there + 1);
-        trial.Load(y, y_there);
-        const double s = trial.Score();
-        if (s <= saved) continue;
-        *d = std::move(trial);
-        saved = s;
-        --y;  // once more
-      }
-    }
-  }
-
-  void Fill(Draft* d) const {
-    for (const Item& item : orders_[0]) {
-      if (item.value <= 0) break;
-      if (item.is_gap) {
-        const Gap& g = m_.gaps[item.index];
-        if (g.to != kNoUse) Complete(item.index, m_.MostResident(g.to), d);
-      } else {
-        d->RaiseResident(item.index, m_.MostResident(item.index));
-      }
-    }
-  }
-
-  // Keeps no more than what the link cannot bring in time: room in all slots but the last ones.
-  void KeepLess(Draft* d) const {
-    for (int i = 0; i < static_cast<int>(m_.gaps.size()); ++i) {
-      const Gap& g = m_.gaps[i];
-      if (g.to == kNoUse || d->kept(i) == 0 || g.last <= g.first) continue;
-      const int there = d->there(i);
-      Draft trial = *d;
-      if (trial.loaded(i) > 0) trial.Unload(i);
-      if (!trial.LowerKept(i, 0)) continue;
-      trial.Load(i, there);
-      if (trial.there(i) < there) trial.RaiseKept(i, there - trial.there(i));
-      if (trial.there(i) >= there) *d = std::move(trial);
-    }
-  }
-
-  // A use that streams behind its compute takes the link from what could be loaded ahead. Where
-  // that is what loading lacks, some of its layers are worth their room.
-  void RelieveLink(Draft* d) const {
-    for (const Item& item : orders_[0]) {
-      if (item.value <= 0) break;
-      if (!item.is_gap) continue;
-      const Gap& g = m_.gaps[item.index];
-      if (g.to == kNoUse) continue;
-      const int most = std::min(m_.MostResident(g.to), d->ReachableResident(g.to));
-      const LayerTable& layers = m_.LayersOf(g.component);
-      for (int i = 0; i < kLoadReach && g.last - i >= g.first; ++i) {
-        const int64_t missing =
-            layers.Of(most).count() - layers.Of(std::min(most, d->there(item.index))).count();
-        if (missing <= 0) break;
-        const int64_t room = d->Room(g.last - i, g.last);
-        if (room <= 0) break;
-        RelieveSlot(g.last - i, std::min(missing, room), d);
-        d->Unload(item.index);
-        d->Load(item.index, most);
-      }
-    }
-  }
-
-  void RelieveSlot(int slot, int64_t bytes, Draft* d) const {
-    for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
-      const PlanUse& u = p_.uses[i];
-      const PlanComponent& c = p_.components[u.component];
-      if (u.first_slot > slot || u.last_slot < slot || u.granted >= 0 || c.link_share <= 0)
-        continue;
-      const double lacking = static_cast<double>(bytes) - d->link(slot);
-      if (lacking <= 0) return;
-      const double slots = u.last_slot - u.first_slot + 1;
-      const LayerTable& layers = m_.Layers(i);
-      if (u.passes > 1) {
-        const double more = lacking * slots / (c.link_share * (u.passes - 1));
-        const int64_t want = layers.Of(d->resident(i)).count() + static_cast<int64_t>(more);
-        d->RaiseResident(i, std::min(layers.count(), layers.Within(Bytes(want)) + 1));
-      }
-      const int gap = m_.gap_before[i];
-      const double still = static_cast<double>(bytes) - d->link(slot);
-      if (gap < 0 || still <= 0) continue;
-      const int64_t want =
-          layers.Of(d->there(gap)).count() + static_cast<int64_t>(still * slots / c.link_share);
-      Complete(gap, std::min(m_.MostResident(i), layers.Within(Bytes(want)) + 1), d);
-    }
   }
 
   // What costs nothing to keep is kept.
@@ -425,7 +232,6 @@ class Search {
 
   const PlanModel m_;
   const PlanProblem& p_;
-  std::vector<Item> items_;
   std::vector<std::vector<Item>> orders_;
 };
 
