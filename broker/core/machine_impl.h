@@ -104,6 +104,9 @@ struct Machine::Impl {
   Obtainable WhatCanBeHad(const Component& c, const Problem& problem, const Plan& plan,
                           const Device& device) const;
   bool TryAdmit(WaitingUse* w, Device* device, int64_t limit);
+  // `layers`: that it could have now; `limit`, `bytes`: for all of it, and beyond its charge.
+  bool WaitsForAnEnd(WaitingUse* w, const Component& c, int layers, int64_t limit,
+                     int64_t bytes) const;
   bool GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
                       int at_once) const;
   int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;
