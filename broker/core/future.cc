@@ -23,8 +23,8 @@ double Seconds(const Component& c, int passes) {
 // Lays known uses out in time: components run one use at a time, runs their stages in order.
 class Timeline {
  public:
-  Timeline(const State& state, const Device& device, absl::Time now, int horizon)
-      : state_(state), device_(device), now_(now), horizon_(horizon) {
+  Timeline(const State& state, const Device& device, absl::Time now, int horizon, Bytes capacity)
+      : state_(state), device_(device), now_(now), horizon_(horizon), capacity_(capacity) {
     for (const auto& [id, c] : state.components) {
       const Session& s = state.sessions.at(c.session);
       if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached) continue;
@@ -46,10 +46,13 @@ class Timeline {
         use.passes = static_cast<int>(std::ceil(use.end / c.pass_seconds()));
       }
       Add(use, c.use->spec.run);
+      beside_ += LeastOf(c, use);
       first_end_ = uses_.size() == 1 ? use.end : std::min(first_end_, use.end);
     }
   }
 
+  // Waiting uses begin beside those that run as far as the least that they need fits beside these;
+  // the others one after the other once the first that runs has ended.
   void AddWaiting(const WaitingUse* deciding) {
     double cursor = first_end_;
     if (deciding != nullptr) {
@@ -57,15 +60,20 @@ class Timeline {
       KnownUse use = Of(c, deciding->spec, 0, Seconds(c, deciding->spec.passes));
       use.deciding = true;
       Add(use, deciding->spec.run);
+      beside_ += LeastOf(c, use);
       cursor = use.end;
     }
     for (const auto& [order, w] : state_.waiting) {
       const Component& c = state_.components.at(w.component);
       if (&w == deciding || !Mine(c) || Full()) continue;
-      const double start = std::max(cursor, component_free_[c.id]);
-      KnownUse use = Of(c, w.spec, start, start + Seconds(c, w.spec.passes));
+      KnownUse use = Of(c, w.spec, 0, 0);
+      const bool beside =
+          component_free_[c.id] <= 0 && beside_ + LeastOf(c, use) <= capacity_.count();
+      if (beside) beside_ += LeastOf(c, use);
+      use.start = beside ? 0 : std::max(cursor, component_free_[c.id]);
+      use.end = use.start + Seconds(c, w.spec.passes);
       Add(use, w.spec.run);
-      cursor = use.end;
+      if (!beside) cursor = use.end;
     }
   }
 
@@ -134,6 +142,19 @@ class Timeline {
   }
   bool Full() const { return static_cast<int>(uses_.size()) >= horizon_; }
 
+  // Bytes that a use has at least: what it was granted, else its fewest layers beside a window, or
+  // all of them without.
+  static int64_t LeastOf(const Component& c, const KnownUse& use) {
+    if (c.permanent()) return use.activation.count();
+    const LayerTable& layers = c.spec.layers;
+    const int fewest = use.granted >= 0 ? use.granted : use.min_resident;
+    const Bytes window = fewest < layers.count() ? use.window : Bytes();
+    Bytes least = layers.Of(fewest) + window;
+    if (use.granted < 0 && use.max_resident == layers.count())
+      least = std::min(least, layers.All());
+    return (least + use.activation).count();
+  }
+
   KnownUse Of(const Component& c, const UseSpec& spec, double start, double end) const {
     KnownUse use;
     use.component = c.id;
@@ -179,6 +200,8 @@ class Timeline {
   const Device& device_;
   absl::Time now_;
   int horizon_;
+  Bytes capacity_;
+  int64_t beside_ = 0;  // least bytes of the uses that run now, or could
   std::map<std::string, ComponentId> by_name_;
   std::map<ComponentId, double> component_free_;
   std::map<RunId, double> run_ready_;
@@ -255,8 +278,9 @@ bool KeptByRecency(const Component& c, const Device& device) {
 }
 
 std::vector<KnownUse> KnownUses(const State& state, const Device& device,
-                                const WaitingUse* deciding, absl::Time now, int horizon) {
-  Timeline timeline(state, device, now, horizon);
+                                const WaitingUse* deciding, absl::Time now, int horizon,
+                                Bytes capacity) {
+  Timeline timeline(state, device, now, horizon, capacity);
   timeline.AddRunning();
   timeline.AddWaiting(deciding);
   timeline.AddRuns();

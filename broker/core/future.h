@@ -37,7 +37,8 @@ bool KeptByRecency(const Component& c, const Device& device);
 // runs, declared runs that wait, and what is then to be expected. `deciding`: the waiting use that
 // is being decided, taken to start now; null: none.
 std::vector<KnownUse> KnownUses(const State& state, const Device& device,
-                                const WaitingUse* deciding, absl::Time now, int horizon);
+                                const WaitingUse* deciding, absl::Time now, int horizon,
+                                Bytes capacity);
 
 // A problem with what its indexes stand for.
 struct Problem {

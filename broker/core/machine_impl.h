@@ -182,7 +182,6 @@ struct Machine::Impl {
   void On(const TickEvent& e);
   void On(const DrainEvent& e);
   void NoteStage(const UseSpec& use);
-  std::vector<KnownUse> Known(const Device& device, const WaitingUse* deciding) const;
   Problem BuildProblem(const Device& device, const WaitingUse* deciding) const;
 
   // picture.cc, invariants.cc

@@ -132,10 +132,6 @@ void Machine::Impl::MarkDeclared() {
   }
 }
 
-std::vector<KnownUse> Machine::Impl::Known(const Device& device, const WaitingUse* deciding) const {
-  return KnownUses(state, device, deciding, now, config.horizon);
-}
-
 // Bytes of lost owners stay out of the plan; bytes on their way back are in it.
 Problem Machine::Impl::BuildProblem(const Device& device, const WaitingUse* deciding) const {
   const Ledger ledger = DeriveLedger(state, device);
@@ -153,8 +149,10 @@ Problem Machine::Impl::BuildProblem(const Device& device, const WaitingUse* deci
   if (config.load_ahead && !state.draining) {
     loading = now >= device.stirred + config.idle_before_load ? Loading::kWhileQuiet : Loading::kOn;
   }
-  return MakeProblem(state, device, Known(device, deciding), MinusOrZero(ledger.capacity, away),
-                     loading);
+  const Bytes capacity = MinusOrZero(ledger.capacity, away);
+  const std::vector<KnownUse> uses =
+      KnownUses(state, device, deciding, now, config.horizon, capacity);
+  return MakeProblem(state, device, uses, capacity, loading);
 }
 
 void Machine::Impl::On(const TickEvent&) {}
