@@ -368,7 +368,7 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
     const double gain = sigma * (w->spec.passes - 1) * more.as_double();
     if (gain <= kWaitMargin * seconds || gain <= 0) continue;
     if (!w->grow_until.has_value()) {
-      w->grow_until = w->arrived + std::min(config.grow_wait, absl::Seconds(gain));
+      w->grow_until = now + std::min(config.grow_wait, absl::Seconds(gain));
     }
     w->blocked_by =
         absl::StrCat("a use that ends in about ",
@@ -386,7 +386,7 @@ bool Machine::Impl::GrowWaitIsOver(WaitingUse* w, const Component& c, double sig
   if (!w->grow_until.has_value()) {
     const Bytes missing = c.spec.layers.Of(layers) - c.spec.layers.Of(at_once);
     const double gain = sigma * missing.as_double() * std::max(1, w->spec.passes - 1);
-    w->grow_until = w->arrived + std::min(config.grow_wait, absl::Seconds(gain));
+    w->grow_until = now + std::min(config.grow_wait, absl::Seconds(gain));
   }
   return now >= *w->grow_until;
 }

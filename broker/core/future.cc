@@ -77,7 +77,8 @@ class Timeline {
     }
   }
 
-  // Runs under way go on side by side; those that wait take the place of the first that ends.
+  // Runs under way go on side by side, as many as ever did at once; those that wait take the place
+  // of the first that ends.
   void AddRuns() {
     std::vector<const Run*> started, queued;
     for (const auto& [id, run] : state_.runs) (run.started ? started : queued).push_back(&run);
@@ -92,7 +93,7 @@ class Timeline {
       if (ends && it == run_ready_.end()) continue;
       lanes.push_back(AddStages(*run, it == run_ready_.end() ? 0 : it->second));
     }
-    if (lanes.empty()) lanes.push_back(0);
+    while (static_cast<int>(lanes.size()) < state_.lanes) lanes.push_back(0);
     for (const Run* run : queued) {
       if (Full()) return;
       double& lane = *std::min_element(lanes.begin(), lanes.end());

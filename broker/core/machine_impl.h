@@ -182,6 +182,7 @@ struct Machine::Impl {
   void On(const TickEvent& e);
   void On(const DrainEvent& e);
   void NoteStage(const UseSpec& use);
+  int RunsUnderWay() const;
   Problem BuildProblem(const Device& device, const WaitingUse* deciding) const;
 
   // picture.cc, invariants.cc

@@ -1,5 +1,6 @@
 // The declared future: pipelines, runs and how far they are.
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -103,6 +104,20 @@ void Machine::Impl::NoteStage(const UseSpec& use) {
   if (run.started) return;
   run.started = true;
   run.start_order = ++last_order;
+  state.lanes = std::max(state.lanes, RunsUnderWay());
+}
+
+// Started runs with a stage to come or a use that goes on.
+int Machine::Impl::RunsUnderWay() const {
+  std::set<RunId> using_now;
+  for (const auto& [id, c] : state.components) {
+    if (c.use.has_value()) using_now.insert(c.use->spec.run);
+  }
+  return static_cast<int>(std::count_if(state.runs.begin(), state.runs.end(), [&](const auto& r) {
+    const Run& run = r.second;
+    const bool to_come = run.next_stage < static_cast<int>(run.stages.size());
+    return run.started && (to_come || using_now.contains(run.id));
+  }));
 }
 
 // Rounded up: a time that every use moves would have to be asked for with every use.

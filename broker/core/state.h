@@ -226,6 +226,8 @@ struct State {
   std::map<CallId, uint64_t> waiting_calls;  // to order
   std::map<uint64_t, WaitingUse> waiting;    // by order
   std::map<RunId, Run> runs;
+  // The most runs that were under way at once.
+  int lanes = 1;
   std::deque<Decision> decisions;
   bool draining = false;
 };
