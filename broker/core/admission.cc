@@ -9,56 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "broker/core/machine_impl.h"
+#include "broker/core/sizing.h"
 
 namespace vrambroker::core {
 namespace {
 
-// A wait must gain so many times its length.
-constexpr double kWaitMargin = 2;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-
-// The bytes of a use by layers granted. Signed: a grant below what is charged gives bytes back.
-class Sizing {
- public:
-  Sizing(const Component& c, const UseSpec& use)
-      : c_(c),
-        need_(use.activation),
-        window_(use.window == Bytes() ? c.spec.window : use.window),
-        charged_(ChargedLayers(c)) {}
-
-  int charged() const { return charged_; }
-  Bytes window(int layers) const { return layers < c_.count() ? window_ : Bytes(); }
-  // All that the use is charged with `layers`.
-  int64_t Total(int layers) const {
-    const Bytes mine = c_.permanent() ? Bytes() : c_.spec.layers.Of(layers);
-    return (mine + window(layers) + need_).count();
-  }
-  // What that is above the component's charge now.
-  int64_t Raise(int layers) const {
-    const Bytes mine = c_.permanent() ? Bytes() : c_.spec.layers.Of(charged_);
-    return Total(layers) - mine.count();
-  }
-  // The most layers within [fewest, most] whose raise is within `bytes`; -1 where none.
-  int MostWithin(int64_t bytes, int fewest, int most) const {
-    for (int k = most; k >= fewest; --k) {
-      if (Raise(k) <= bytes) return k;
-    }
-    return -1;
-  }
-
- private:
-  const Component& c_;
-  Bytes need_;
-  Bytes window_;
-  int charged_;
-};
-
-int Most(const Component& c, const UseSpec& use) {
-  return c.permanent() || use.max_resident == 0 ? c.count() : use.max_resident;
-}
-int Fewest(const Component& c, const UseSpec& use) {
-  return c.permanent() ? c.count() : use.min_resident;
-}
 
 }  // namespace
 
@@ -335,60 +291,6 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
       "bytes on their way: ", ToString(Bytes(std::max<int64_t>(0, sizing.Raise(layers) - free))),
       " missing, ", ToString(ledger.draining), " draining, ", ToString(ledger.pooled), " pooled");
   return false;
-}
-
-// Whether a use that would get few layers for many passes does better to wait for one that runs and
-// is about to end: bytes that come back with it are on their way like others, for grow_wait at
-// most.
-bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers, int64_t limit,
-                                  int64_t bytes) const {
-  const Device& device = state.devices.at(state.sessions.at(c.session).device);
-  const int most = Most(c, w->spec);
-  const double sigma =
-      ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
-  if (c.permanent() || layers >= most || sigma <= 0 || w->spec.passes <= 1) return false;
-  if (w->grow_until.has_value() && now >= *w->grow_until) return false;
-  std::vector<std::pair<double, int64_t>> ends;  // seconds from now, bytes
-  for (const auto& [id, other] : state.components) {
-    if (!other.use.has_value() || other.pass_seconds() <= 0) continue;
-    if (state.sessions.at(other.session).device != device.spec.uuid) continue;
-    const double ran = absl::ToDoubleSeconds(now - other.use->began);
-    const Bytes back = NeedsCharge(other) + (other.permanent() ? Bytes() : LayerCharge(other));
-    ends.emplace_back(std::max(0.0, other.pass_seconds() * other.use->spec.passes - ran),
-                      back.count());
-  }
-  std::sort(ends.begin(), ends.end());
-  const Sizing sizing(c, w->spec);
-  for (const auto& [seconds, back] : ends) {
-    if (absl::Seconds(seconds) > config.grow_wait) break;
-    bytes += back;
-    int then = sizing.MostWithin(bytes, layers, most);
-    while (then > layers && sizing.Total(then) > limit) --then;
-    const Bytes more = c.spec.layers.Of(std::max(then, layers)) - c.spec.layers.Of(layers);
-    const double gain = sigma * (w->spec.passes - 1) * more.as_double();
-    if (gain <= kWaitMargin * seconds || gain <= 0) continue;
-    if (!w->grow_until.has_value()) {
-      w->grow_until = now + std::min(config.grow_wait, absl::Seconds(gain));
-    }
-    w->blocked_by =
-        absl::StrCat("a use that ends in about ",
-                     absl::FormatDuration(absl::Milliseconds(static_cast<int64_t>(seconds * 1000))),
-                     " and leaves room for ", then, " rather than ", layers, " layers");
-    return now < *w->grow_until;
-  }
-  return false;
-}
-
-// A use waits for more layers than it could have at once only as long as they gain, and grow_wait
-// at most.
-bool Machine::Impl::GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
-                                   int at_once) const {
-  if (!w->grow_until.has_value()) {
-    const Bytes missing = c.spec.layers.Of(layers) - c.spec.layers.Of(at_once);
-    const double gain = sigma * missing.as_double() * std::max(1, w->spec.passes - 1);
-    w->grow_until = now + std::min(config.grow_wait, absl::Seconds(gain));
-  }
-  return now >= *w->grow_until;
 }
 
 void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {

@@ -40,12 +40,13 @@ Bytes SessionHeld(const State& state, const Session& session) {
   return sum;
 }
 
-void PushTarget(int layers, Component* c) {
+void PushTarget(int layers, Component* c, Generation settled) {
   VRAM_CHECK(layers >= 0 && layers <= c->count());
   c->generation = c->generation.Next();
-  // The completed one was reached, and what is held is what was said since.
+  // Of those that are settled, what is held is what was said since.
+  settled = std::max(settled, c->completed);
   bool falls = layers < c->held;
-  for (const OpenTarget& t : c->open) falls |= t.generation > c->completed && t.layers > layers;
+  for (const OpenTarget& t : c->open) falls |= t.generation > settled && t.layers > layers;
   if (falls) c->fall = c->generation;
   std::erase_if(c->open, [&](const OpenTarget& t) { return t.layers <= layers; });
   c->open.push_back({c->generation, layers});

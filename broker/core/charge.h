@@ -24,8 +24,9 @@ Bytes SessionCharge(const State& state, const Session& session);
 // What its newest snapshot says is there: fixed bytes, layers and pool, needs of a use not.
 Bytes SessionHeld(const State& state, const Session& session);
 
-// Books a target: it counts from now on. Earlier ones that it covers are dropped.
-void PushTarget(int layers, Component* c);
+// Books a target: it counts from now on. Earlier ones that it covers are dropped. Nobody acts any
+// more on targets up to `settled`: those of a use that has ended, with what it then held.
+void PushTarget(int layers, Component* c, Generation settled = Generation());
 // Books that the worker converged on `generation`: targets before it no longer count.
 void Complete(Generation generation, Component* c);
 

@@ -14,7 +14,6 @@ constexpr double kMost = 0.49;
 constexpr double kFurther = 0.98;
 // Names that are remembered. Past it, the history starts afresh.
 constexpr size_t kNames = 4096;
-constexpr absl::Duration kLeastPatience = absl::Seconds(30);
 constexpr double kPatience = 4;
 
 }  // namespace
@@ -96,10 +95,10 @@ std::vector<ExpectedUse> Habits::Follow(const std::vector<std::string>& known, i
   return expected;
 }
 
-absl::Duration Habits::patience() const {
+absl::Duration Habits::Patience(absl::Duration least) const {
   absl::Duration longest;
   for (const Seen& seen : history_) longest = std::max(longest, seen.after);
-  return std::max(kLeastPatience, kPatience * longest);
+  return std::max(least, kPatience * longest);
 }
 
 }  // namespace vrambroker::core

@@ -35,13 +35,13 @@ class Habits {
   // where nothing was ever seen to follow the last of these.
   std::vector<ExpectedUse> Expect(const std::vector<std::string>& known, int most) const;
   // How long after the last begin a use is still expected: a few times the longest time between two
-  // in the history.
-  absl::Duration patience() const;
+  // in the history, `least` at least.
+  absl::Duration Patience(absl::Duration least) const;
   absl::Time last_begin() const { return last_begin_; }
 
   static constexpr int kHistory = 128;
   static constexpr int kContext = 8;       // uses that are compared
-  static constexpr int kLeastContext = 2;  // one alike is chance
+  static constexpr int kLeastContext = 3;  // fewer alike are chance, or one run's own order
   static constexpr double kLeastLikely = 0.05;
 
  private:

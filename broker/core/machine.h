@@ -34,6 +34,9 @@ struct Config {
   absl::Duration run_grace = absl::Seconds(5);
   // Bytes that are loaded again within this time of their release count as regretted.
   absl::Duration minimum_residency = absl::Seconds(10);
+  // Where uses came again and again, the next is expected, and what it needs kept, for this long
+  // after the last, or for a few times the longest time between two. At least 0.
+  absl::Duration expect_for = absl::Seconds(30);
   // Bytes beyond its charge that a worker may show without being named.
   Bytes unexplained_tolerance{64 << 20};
   // Whether idle components are loaded ahead of uses that are known to come.

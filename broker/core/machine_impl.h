@@ -176,7 +176,7 @@ struct Machine::Impl {
   void On(const DeclareRunEvent& e);
   void On(const FinishRunEvent& e);
   void EndRuns();
-  static absl::Time ExpectsUntil(const Device& device);
+  absl::Time ExpectsUntil(const Device& device) const;
   void NoteExpectations();
   void MarkDeclared();
   void On(const TickEvent& e);

@@ -13,6 +13,7 @@ namespace vrambroker::core {
 // Requires a use that has ended and is booked. Clears it; the answer is the component's new target.
 Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* next_use) {
   Device& device = DeviceOf(SessionOf(*c));
+  const Generation settled = c->use->generation;
   c->use.reset();
   device.stirred = now;
   c->last_used = ++last_used;
@@ -42,7 +43,7 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
   } else {
     c->reason = next >= 0 ? Reason::kKeptForNextUse : Reason::kKeptByRecency;
   }
-  PushTarget(keep, c);
+  PushTarget(keep, c, settled);
   std::string why =
       next >= 0 ? absl::StrCat(
                       "next use expected in ",

@@ -121,10 +121,10 @@ int Machine::Impl::RunsUnderWay() const {
 }
 
 // Rounded up: a time that every use moves would have to be asked for with every use.
-absl::Time Machine::Impl::ExpectsUntil(const Device& device) {
-  constexpr absl::Duration kGrain = absl::Seconds(10);
-  const absl::Time until = device.habits.last_begin() + device.habits.patience();
-  return absl::UnixEpoch() + absl::Ceil(until - absl::UnixEpoch(), kGrain);
+absl::Time Machine::Impl::ExpectsUntil(const Device& device) const {
+  const absl::Time until = device.habits.last_begin() + device.habits.Patience(config.expect_for);
+  const absl::Duration grain = std::max(absl::Milliseconds(100), config.expect_for / 4);
+  return absl::UnixEpoch() + absl::Ceil(until - absl::UnixEpoch(), grain);
 }
 
 // What was expected and has not come for long is expected no more.

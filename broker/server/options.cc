@@ -189,6 +189,10 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
       "settling-time",
       "Driver readings may lag this much; without any reading, proven death counts after it.",
       &core->settling_time, flags);
+  AddDuration("expect-for",
+              "Where uses came again and again, what the next needs is kept this long after the "
+              "last, if nobody wants the room, or a few times the longest time between two.",
+              &core->expect_for, flags);
   AddDuration("run-grace", "Declared runs outlive their driver's session by this.",
               &core->run_grace, flags);
   AddDuration("orphan-after",

@@ -85,7 +85,7 @@ TEST_F(RunsTest, TenDeclaredRunsLoadEachComponentThatFitsOnce) {
   CardSetup card;
   card.capacity = 40 * kMiB;
   MakeCard(card);
-  StartBroker();
+  StartBroker({"--expect-for=200ms"});
   const std::vector<std::string> names = {"encoder", "transformer", "decoder"};
   const std::map<std::string, int> layers = {{"encoder", 8}, {"transformer", 16}, {"decoder", 2}};
   std::map<std::string, StageWorker*> workers;
@@ -101,16 +101,21 @@ TEST_F(RunsTest, TenDeclaredRunsLoadEachComponentThatFitsOnce) {
     for (int i = 0; i < 3; ++i) {
       const v1::RunStageResponse response = workers[names[i]]->Run(StageOf(run, i));
       EXPECT_EQ(response.resident_layers(), layers.at(names[i]));
-      EXPECT_EQ(response.kept_layers(), run == runs.back() ? 0 : layers.at(names[i]));
+      EXPECT_EQ(response.kept_layers(), layers.at(names[i]));
     }
     EXPECT_TRUE(driver_->FinishRun(run).ok());
   }
   for (const std::string& name : names) {
     const v1::ComponentStatus status = workers[name]->Component();
     EXPECT_EQ(status.bytes_to_device(), layers.at(name) * kMiB + kMiB / 2) << name;
-    EXPECT_EQ(status.held_layers(), 0) << name;
   }
   EXPECT_EQ(DeclaredRuns(), 0);
+  // An eleventh may come, though nobody has declared it; not for ever.
+  ASSERT_TRUE(Eventually([&] {
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      return workers[name]->Component().held_layers() == 0;
+    });
+  }));
   EXPECT_EQ(Device().retained_bytes(), 0);
   EXPECT_EQ(Device().permanent_bytes(), 3 * kMiB / 2);
 }
