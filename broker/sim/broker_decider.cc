@@ -17,8 +17,9 @@ constexpr size_t kMostReports = 200;
 
 constexpr char kDevice[] = "simulated";
 
-core::Config ConfigOf(const Workload& workload, bool load_ahead) {
+core::Config ConfigOf(const Workload& workload, bool load_ahead, int horizon) {
   core::Config config;
+  if (horizon > 0) config.horizon = horizon;
   config.load_ahead = load_ahead;
   config.max_runs = std::max(config.max_runs, static_cast<int>(workload.runs.size()));
   return config;
@@ -36,12 +37,12 @@ core::DeviceSpec DeviceOf(const Workload& workload) {
 }  // namespace
 
 BrokerDecider::BrokerDecider(const Workload& workload, Declared declared, bool load_ahead,
-                             std::function<int64_t()> clock, Card* card)
+                             int horizon, std::function<int64_t()> clock, Card* card)
     : workload_(workload),
       declared_(declared),
       clock_(std::move(clock)),
       card_(card),
-      machine_(ConfigOf(workload, load_ahead), {DeviceOf(workload)}),
+      machine_(ConfigOf(workload, load_ahead, horizon), {DeviceOf(workload)}),
       workers_(workload.components.size()) {}
 
 absl::Time BrokerDecider::Now() const {

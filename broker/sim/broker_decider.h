@@ -24,8 +24,9 @@ enum class Declared {
 
 class BrokerDecider : public Decider {
  public:
-  // `clock`: nanoseconds of a steady clock, or empty. `workload` and `card` outlive the decider.
-  BrokerDecider(const Workload& workload, Declared declared, bool load_ahead,
+  // `horizon`: known uses that a plan looks at, 0 for the core's own. `clock`: nanoseconds of a
+  // steady clock, or empty. `workload` and `card` outlive the decider.
+  BrokerDecider(const Workload& workload, Declared declared, bool load_ahead, int horizon,
                 std::function<int64_t()> clock, Card* card);
 
   absl::Status Start() override;

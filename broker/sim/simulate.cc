@@ -23,7 +23,7 @@ std::unique_ptr<Decider> MakeDecider(const Workload& workload, const Options& op
     return std::make_unique<RuleDecider>(options.rule, options.clock, card);
   }
   return std::make_unique<BrokerDecider>(workload, options.declared, options.load_ahead,
-                                         options.clock, card);
+                                         options.horizon, options.clock, card);
 }
 
 class Simulation {

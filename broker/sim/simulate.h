@@ -20,6 +20,8 @@ struct Options {
   // For the broker only.
   Declared declared = Declared::kAll;
   bool load_ahead = true;
+  // Known uses that a plan looks at. 0: as many as the core's own default.
+  int horizon = 0;
   // Nanoseconds of a steady clock. Empty: decisions are not timed.
   std::function<int64_t()> clock;
   // Keep every use, and the card over time, in the result.

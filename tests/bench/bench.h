@@ -20,6 +20,8 @@ struct Figure {
   // What is aimed at, and whether it is the most or the least. Absent: for information.
   std::optional<double> goal;
   bool goal_is_most = true;
+  // One of many, which the measurement shows in a table of its own: listed in JSON only.
+  bool detail = false;
 
   bool met() const { return !goal.has_value() || (goal_is_most ? value <= *goal : value >= *goal); }
 };
@@ -32,6 +34,8 @@ struct BenchOptions {
   absl::Duration rest = absl::Seconds(10);
   // Where the programs are that are measured as processes.
   std::string bin_dir;
+  // Whether a measurement may print a table of its own to stdout.
+  bool table = true;
 };
 
 // Round trips of BeginUse and EndUse against a bare echo on the same server and channel.
@@ -40,6 +44,11 @@ absl::StatusOr<Figures> RoundTripBench(const BenchOptions& options);
 absl::StatusOr<Figures> RestBench(const BenchOptions& options);
 // Rate of the offload path's copies against memcpy paced by the same link.
 absl::StatusOr<Figures> CopyRateBench(const BenchOptions& options);
+// Stall of the simulated broker on every published workload and card size against the optimum and
+// against the rules, and whether every guarantee held meanwhile.
+absl::StatusOr<Figures> PlanningBench(const BenchOptions& options);
+// Processor time of one decision with many known uses.
+absl::StatusOr<Figures> DecisionBench(const BenchOptions& options);
 
 // The value below which the fraction (0 to 1) of all values lies; 0 of none. Sorts them.
 double Percentile(std::vector<double>* values, double fraction);

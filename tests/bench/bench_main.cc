@@ -30,6 +30,9 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
+    {"planning", "time lost to loading against the optimum and the rules, under virtual time",
+     PlanningBench},
+    {"decision", "processor time of one decision, loading ahead included", DecisionBench},
     {"round_trip", "BeginUse and EndUse against a bare gRPC echo, same server and channel",
      RoundTripBench},
     {"rest", "a broker with three idle sessions", RestBench},
@@ -54,7 +57,8 @@ std::string Goal(const Figure& figure) {
 void PrintTable(const Entry& entry, const Figures& figures) {
   std::printf("%s: %s\n", entry.name, entry.what);
   for (const Figure& figure : figures) {
-    std::printf("  %-44s %12.3f %-8s %-10s %s\n", figure.name.c_str(), figure.value,
+    if (figure.detail) continue;
+    std::printf("  %-60s %12.3f %-8s %-10s %s\n", figure.name.c_str(), figure.value,
                 figure.unit.c_str(), Goal(figure).c_str(),
                 !figure.goal.has_value() ? "" : (figure.met() ? "met" : "MISSED"));
   }
@@ -90,6 +94,7 @@ int Run() {
   options.bin_dir = FolderOfThisProgram();
   const std::string only = absl::GetFlag(FLAGS_only);
   const bool json = absl::GetFlag(FLAGS_format) == "json";
+  options.table = !json;
   std::vector<std::string> parts;
   int failed = 0, ran = 0;
   for (const Entry& entry : kEntries) {
