@@ -7,7 +7,7 @@ readonly ROOT="$PWD"
 readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc++-dev protobuf-compiler
   protobuf-compiler-grpc libprotobuf-dev libabsl-dev prometheus-cpp-dev libgtest-dev libgmock-dev
   libbenchmark-dev nlohmann-json3-dev)
-readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev)
+readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev python3-venv)
 readonly TIDY_BUDGET_SECONDS=420  # past it no further file is started, and the rest is named
 
 # The presets share most of what they compile: paths relative to the tree let them share the cache.
@@ -28,11 +28,13 @@ Usage: ./run.sh COMMAND
   demo [--json FILE]    builds the programs, then runs the demo: the mission's table on emulated
                         cards (demo --help lists what else it takes)
   test                  builds, then runs every test (labels unit, model, e2e)
-  test --full           the same; then style, format, shell and clang-tidy checks, address, undefined
-                        behaviour and thread sanitizers over the unit and model tests, a build by
-                        clang, and one without the CUDA toolkit
+  test --full           the same; then the planner against an integer program (scipy from PyPI, into
+                        ~/.cache/vram-broker), style, format, shell and clang-tidy checks, address,
+                        undefined behaviour and thread sanitizers over the unit and model tests, a
+                        build by clang, and one without the CUDA toolkit
   test --full-only      only what --full adds
-  bench                 builds, then measures latencies and copy rates against their references
+  bench                 builds, then measures planning, latencies and copy rates against their
+                        references
   lint                  style, format, shell and clang-tidy checks
   clean                 removes the build folders
   --help                this text
@@ -225,6 +227,20 @@ check_tidy() {
   xargs -r -P "$JOBS" -I{} "$ROOT/run.sh" tidy-one "$deadline" {} <<<"$files"
 }
 
+# The planner against an integer program, which needs scipy: installed from PyPI into a folder of its
+# own, once for all checkouts.
+compare_with_optimum() {
+  local folder="${XDG_CACHE_HOME:-${HOME:?}/.cache}/vram-broker"
+  mkdir -p "$folder"
+  (
+    flock 9
+    "$folder/venv/bin/python" -c 'import scipy.optimize' 2>/dev/null && exit 0
+    python3 -m venv "$folder/venv" &&
+      "$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check 'scipy>=1.9,<2'
+  ) 9>"$folder/venv.lock" || return 1
+  "$folder/venv/bin/python" tests/referee/compare.py
+}
+
 build_release() {
   install_packages "${BUILD_PACKAGES[@]}"
   step "release: build" configure_and_build release "$@"
@@ -245,6 +261,9 @@ test_fast() {
 test_full_only() {
   install_packages "${CHECK_PACKAGES[@]}"
   build_release || { count 0 1; return; }
+  if check "planner against an integer program" compare_with_optimum; then
+    sed 's/^/    /' "$LOGS/planner-against-an-integer-program.log"
+  fi
   lint
   sanitize asan
   sanitize tsan
