@@ -218,6 +218,14 @@ const LayerTable& NoLayers() {
   return table;
 }
 
+// What a byte is worth of which no use is known: how often its component was used of late, times
+// what a byte of it saves; then the newest first.
+double KeepRank(const Component& c, const Device& device, double sigma, const std::string& name) {
+  constexpr double kLeastSigma = 1e-15, kNewer = 1e-22;
+  return device.habits.Weight(name) * (sigma + kLeastSigma) +
+         kNewer * static_cast<double>(c.last_used);
+}
+
 void AddComponents(const State& state, const Device& device, Problem* problem) {
   for (const auto& [id, c] : state.components) {
     const Session& s = state.sessions.at(c.session);
@@ -229,7 +237,9 @@ void AddComponents(const State& state, const Device& device, Problem* problem) {
     p.link_share = LinkShare(c.pass_seconds(), p.layers->All(), rate);
     p.held = c.permanent() || c.use.has_value() ? 0 : std::min(c.held, c.target());
     p.keep_by_recency = KeptByRecency(c, device);
-    p.last_used = c.last_used;
+    if (p.keep_by_recency && p.held > 0) {
+      p.keep_rank = KeepRank(c, device, p.sigma, absl::StrCat(s.worker, "/", c.spec.name));
+    }
     problem->index[id] = static_cast<int>(problem->components.size());
     problem->components.push_back(id);
     problem->plan.components.push_back(p);

@@ -95,6 +95,15 @@ std::vector<ExpectedUse> Habits::Follow(const std::vector<std::string>& known, i
   return expected;
 }
 
+double Habits::Weight(const std::string& component) const {
+  const int number = NumberOf(component);
+  double weight = 0, each = 1;
+  for (auto seen = history_.rbegin(); seen != history_.rend(); ++seen, each *= 1 - kFade) {
+    if (seen->name == number) weight += each;
+  }
+  return weight;
+}
+
 absl::Duration Habits::Patience(absl::Duration least) const {
   absl::Duration longest;
   for (const Seen& seen : history_) longest = std::max(longest, seen.after);

@@ -37,11 +37,15 @@ class Habits {
   // How long after the last begin a use is still expected: a few times the longest time between two
   // in the history, `least` at least.
   absl::Duration Patience(absl::Duration least) const;
+  // How often a component was used of late: each use in the history counts, kFade less with each
+  // that came after it. 0: never.
+  double Weight(const std::string& component) const;
   absl::Time last_begin() const { return last_begin_; }
 
   static constexpr int kHistory = 128;
   static constexpr int kContext = 8;       // uses that are compared
   static constexpr int kLeastContext = 3;  // fewer alike are chance, or one run's own order
+  static constexpr double kFade = 0.03;
   static constexpr double kLeastLikely = 0.05;
 
  private:

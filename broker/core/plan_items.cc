@@ -32,7 +32,7 @@ std::vector<Item> Sorted(const PlanModel& m, const std::vector<Item>& all, Order
     if (order == Order::kByValueOverSpan) rank /= item.span;
     if (order == Order::kShortFirst) rank = 1.0 / item.span;
     if (free_of_value && item.is_gap) {
-      rank = static_cast<double>(p.components[m.gaps[item.index].component].last_used);
+      rank = p.components[m.gaps[item.index].component].keep_rank;
     }
     const bool has_next = !item.is_gap || m.gaps[item.index].to != kNoUse;
     keyed.emplace_back(

@@ -36,9 +36,9 @@ struct PlanComponent {
   double link_share = 0;
   // Layers held now without a use; 0 where none, or where a use runs.
   int held = 0;
-  // Whether to keep by recency what no known use wants, where it costs nothing. Newer goes first.
+  // Whether to keep what no known use wants, where it costs nothing: the highest rank first.
   bool keep_by_recency = false;
-  uint64_t last_used = 0;
+  double keep_rank = 0;
 };
 
 struct PlanUse {

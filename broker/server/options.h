@@ -47,7 +47,14 @@ struct Options {
   std::string lock_dir;
   LogFormat log_format = LogFormat::kText;
   // Times of the decisions; its epoch is set at the start.
-  core::Config core;
+  core::Config core = LoadingAhead();
+
+ private:
+  static core::Config LoadingAhead() {
+    core::Config config;
+    config.load_ahead = true;
+    return config;
+  }
 };
 
 struct ParsedOptions {
