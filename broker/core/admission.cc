@@ -225,13 +225,17 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
     return layers >= sizing.charged() && sizing.Raise(layers) <= free &&
            sizing.Total(layers) <= limit && (!Falling(c) || layers <= c.target());
   };
-  if (most == c.count() && grantable(most) && (!config.load_ahead || c.permanent())) {
-    Grant(w, most, c.permanent() ? Reason::kPermanent : Reason::kFitsWhole);
+  if (c.permanent() && grantable(most)) {
+    Grant(w, most, Reason::kPermanent);
     return true;
   }
-
   planned.reset();
   const Problem problem = BuildProblem(*device, w);
+  // Fits whole, moves nobody, and nothing else is known to come that it could be in the way of.
+  if (most == c.count() && grantable(most) && problem.plan.uses.size() <= 1) {
+    Grant(w, most, Reason::kFitsWhole);
+    return true;
+  }
   const Plan plan = MakePlan(problem.plan);
   int wanted = fewest;
   if (!c.permanent() && problem.deciding >= 0) {
