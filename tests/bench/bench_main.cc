@@ -10,7 +10,9 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "tests/bench/bench.h"
 
@@ -58,7 +60,7 @@ void PrintTable(const Entry& entry, const Figures& figures) {
   std::printf("%s: %s\n", entry.name, entry.what);
   for (const Figure& figure : figures) {
     if (figure.detail) continue;
-    std::printf("  %-60s %12.3f %-8s %-10s %s\n", figure.name.c_str(), figure.value,
+    std::printf("  %-64s %12.3f %-8s %-10s %s\n", figure.name.c_str(), figure.value,
                 figure.unit.c_str(), Goal(figure).c_str(),
                 !figure.goal.has_value() ? "" : (figure.met() ? "met" : "MISSED"));
   }
@@ -82,6 +84,17 @@ std::string JsonOf(const Entry& entry, const Figures& figures) {
                       absl::StrJoin(parts, ",\n"), "]}");
 }
 
+// Which goals are missed, and by how much. `missed` and `goals` are of all measurements.
+void PrintSummary(int goals, const std::vector<std::string>& missed) {
+  std::printf("%zu of %d goals met\n", static_cast<size_t>(goals) - missed.size(), goals);
+  for (const std::string& line : missed) std::printf("  missed: %s\n", line.c_str());
+}
+
+std::string MissedLine(const Figure& figure) {
+  return absl::StrFormat("%s: %.3f %s, goal %s", absl::StripLeadingAsciiWhitespace(figure.name),
+                         figure.value, figure.unit, Goal(figure));
+}
+
 std::string FolderOfThisProgram() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
@@ -95,8 +108,8 @@ int Run() {
   const std::string only = absl::GetFlag(FLAGS_only);
   const bool json = absl::GetFlag(FLAGS_format) == "json";
   options.table = !json;
-  std::vector<std::string> parts;
-  int failed = 0, ran = 0;
+  std::vector<std::string> parts, missed;
+  int failed = 0, ran = 0, goals = 0;
   for (const Entry& entry : kEntries) {
     if (!only.empty() && only != entry.name) continue;
     ++ran;
@@ -111,7 +124,13 @@ int Run() {
     } else {
       PrintTable(entry, *figures);
     }
+    for (const Figure& figure : *figures) {
+      if (figure.detail || !figure.goal.has_value()) continue;
+      ++goals;
+      if (!figure.met()) missed.push_back(MissedLine(figure));
+    }
   }
+  if (!json && ran > 0) PrintSummary(goals, missed);
   if (ran == 0) std::fprintf(stderr, "vram-bench: --only=%s names none\n", only.c_str());
   if (json) std::printf("[\n%s\n]\n", absl::StrJoin(parts, ",\n").c_str());
   return failed == 0 && ran > 0 ? 0 : 1;

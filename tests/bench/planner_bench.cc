@@ -48,11 +48,12 @@ constexpr Goal kGoals[] = {
      1.01},
     {"current", "started runs declared, from 3rd request / best rule", Declared::kCurrent, false,
      kBestRuleFromTheThird, 1.01},
-    {"cur., ahead", "the same, loading ahead", Declared::kCurrent, true, kBestRuleFromTheThird,
-     1.01},
+    {"cur., ahead", "started runs declared, loading ahead, from 3rd request", Declared::kCurrent,
+     true, kBestRuleFromTheThird, 1.01},
     {"none", "nothing declared, from 3rd repetition / lru_partial", Declared::kNone, false,
      kLruFromTheThird, 1.01},
-    {"none, ahead", "the same, loading ahead", Declared::kNone, true, kLruFromTheThird, 1.01},
+    {"none, ahead", "nothing declared, loading ahead, from 3rd repetition", Declared::kNone, true,
+     kLruFromTheThird, 1.01},
 };
 constexpr size_t kGoalCount = std::size(kGoals);
 
@@ -251,8 +252,8 @@ void AddSummary(const std::vector<Row>& rows, Figures* figures) {
       worst = std::max(worst, cell.Ratio());
     }
     figures->push_back({absl::StrCat(kGoals[i].name, ": worst"), worst, "x", kGoals[i].most});
-    figures->push_back(
-        {absl::StrCat("  rows beyond it, of ", known), static_cast<double>(missed), "", 0});
+    figures->push_back({absl::StrCat("  rows beyond it, of ", known), static_cast<double>(missed),
+                        "", std::nullopt});
   }
 }
 
