@@ -249,6 +249,12 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
   const Obtainable room = WhatCanBeHad(c, problem, plan, *device);
   bool beyond_plan = false;
   int layers = sizing.MostWithin(room.free + room.coming + room.by_plan, fewest, wanted);
+  const int alone =
+      sizing.MostWithin(std::min(limit, room.free + room.coming + room.at_most), wanted, most);
+  if (alone > std::max(layers, wanted) && BetterAlone(*w, c, std::max(layers, fewest), alone)) {
+    beyond_plan = true;
+    layers = wanted = alone;
+  }
   if (layers < 0) {
     // Needs go before what the plan would keep. All layers without a window may be the least.
     beyond_plan = true;
@@ -263,8 +269,9 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
         " external, ", ToString(ledger.draining), " draining, ", ToString(ledger.Free()), " free");
     return false;
   }
-  // What is charged anyway may as well be used.
-  if (layers < sizing.charged() && sizing.charged() <= most && grantable(sizing.charged())) {
+  // What is charged anyway may as well be used, unless the plan has it for others.
+  if (layers < sizing.charged() && wanted >= sizing.charged() && sizing.charged() <= most &&
+      grantable(sizing.charged())) {
     layers = sizing.charged();
   }
   if (WaitsForAnEnd(w, c, layers, limit, room.free + room.coming + room.by_plan)) return false;

@@ -107,6 +107,7 @@ struct Machine::Impl {
   // `layers`: that it could have now; `limit`, `bytes`: for all of it, and beyond its charge.
   bool WaitsForAnEnd(WaitingUse* w, const Component& c, int layers, int64_t limit,
                      int64_t bytes) const;
+  bool BetterAlone(const WaitingUse& w, const Component& c, int layers, int alone) const;
   bool GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
                       int at_once) const;
   int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;

@@ -57,6 +57,19 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
   return false;
 }
 
+// Whether a use loses so much by sharing the card with others that these do better to wait for its
+// end: more than twice the time that it takes with all that it could have.
+bool Machine::Impl::BetterAlone(const WaitingUse& w, const Component& c, int layers,
+                                int alone) const {
+  if (c.permanent() || c.pass_seconds() <= 0) return false;
+  const Device& device = state.devices.at(state.sessions.at(c.session).device);
+  const double sigma =
+      ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
+  const Bytes more = c.spec.layers.Of(alone) - c.spec.layers.Of(layers);
+  return sigma * (w.spec.passes - 1) * more.as_double() >
+         kWaitMargin * w.spec.passes * c.pass_seconds();
+}
+
 // A use waits for more layers than it could have at once only as long as they gain, and grow_wait
 // at most.
 bool Machine::Impl::GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
