@@ -237,6 +237,7 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
     return true;
   }
   const Plan plan = MakePlan(problem.plan);
+  const Basis rests_on(this, *device, problem, plan);
   int wanted = fewest;
   if (!c.permanent() && problem.deciding >= 0) {
     wanted = std::clamp(plan.resident[problem.deciding], fewest, most);

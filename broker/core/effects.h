@@ -43,6 +43,7 @@ struct Decision {
   int layers = 0;
   int component_layers = 0;
   std::string text;
+  bool planned = false;  // it rests on a plan
 };
 
 struct Target {

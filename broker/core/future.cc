@@ -306,6 +306,7 @@ Problem MakeProblem(const State& state, const Device& device, const std::vector<
   AddComponents(state, device, &problem);
   const std::vector<double> starts = SlotStarts(uses);
   problem.plan.slots = static_cast<int>(starts.size());
+  problem.slot_starts = starts;
   if (loading != Loading::kOff) {
     problem.plan.link =
         LinkOf(starts, uses, state, device.spec.link_rate, loading == Loading::kWhileQuiet);

@@ -16,6 +16,7 @@ Machine::~Machine() = default;
 Effects Machine::Step(const Event& event, absl::Time now) { return impl_->Step(event, now); }
 Picture Machine::GetPicture(absl::Time now) const { return impl_->GetPicture(now); }
 const std::deque<Decision>& Machine::decisions() const { return impl_->state.decisions; }
+absl::StatusOr<Explanation> Machine::Explain(DecisionId id) const { return impl_->Explain(id); }
 void Machine::CheckInvariants() const { impl_->CheckInvariants(); }
 
 Machine::Impl::Impl(const Config& c, std::vector<DeviceSpec> devices) : config(c) {
@@ -135,6 +136,7 @@ DecisionId Machine::Impl::Log(DecisionKind kind, Reason reason, const Component&
   d.layers = layers;
   d.component_layers = c.count();
   d.text = std::move(text);
+  d.planned = NoteBasis(d.id, c.id);
   state.decisions.push_back(d);
   while (static_cast<int>(state.decisions.size()) > config.max_decisions) {
     state.decisions.pop_front();

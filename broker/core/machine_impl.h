@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "broker/core/charge.h"
+#include "broker/core/explain.h"
 #include "broker/core/future.h"
 #include "broker/core/machine.h"
 #include "broker/core/planner.h"
@@ -154,6 +156,27 @@ struct Machine::Impl {
   void SetAhead(Component* c, int ahead, double next, double pace);
   void NoteStall(const Component& c, const Measurements& measured);
 
+  // basis.cc
+  // While it lives, what is decided rests on this plan. All outlive it.
+  struct Basis {
+    Basis(Impl* m, const Device& d, const Problem& known, const Plan& made)
+        : machine(m), device(d.spec.uuid), problem(known), plan(made), outer(m->basis) {
+      machine->basis = this;
+    }
+    ~Basis() { machine->basis = outer; }
+    Basis(const Basis&) = delete;
+    Basis& operator=(const Basis&) = delete;
+
+    Impl* const machine;
+    const std::string& device;
+    const Problem& problem;
+    const Plan& plan;
+    Basis* const outer;
+    std::shared_ptr<const Knowledge> knowledge;  // null: no decision yet
+  };
+  bool NoteBasis(DecisionId decision, ComponentId component);
+  absl::StatusOr<Explanation> Explain(DecisionId id) const;
+
   // readings.cc
   void On(const ReadingBeganEvent& e);
   void On(const ReadingEvent& e);
@@ -201,6 +224,9 @@ struct Machine::Impl {
   bool future_changed = false;
   // The newest plan of this step, as long as nothing that it was made from has changed.
   std::optional<Planned> planned;
+  // What is decided now rests on; null: on no plan.
+  Basis* basis = nullptr;
+  PlanMemory memory;
 
   uint64_t last_session = 0;
   uint64_t last_component = 0;

@@ -21,6 +21,7 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
   c->target_sent = c->last_reminder = now;
   planned.reset();
   const Planned& p = PlanNow(device);
+  const Basis rests_on(this, device, p.problem, p.plan);
   const int index = p.problem.index.at(c->id);
   const double next = p.problem.next_use[index];
   if (next >= 0) *next_use = absl::Seconds(next);

@@ -11,10 +11,13 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "broker/ctl/render.h"
+#include "broker/ctl/render_explanation.h"
 #include "client/cpp/broker_client.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
 
@@ -108,6 +111,20 @@ int Decisions(const std::string& address, const std::shared_ptr<grpc::Channel>& 
   return 0;
 }
 
+int Explain(const std::string& address, const std::shared_ptr<grpc::Channel>& channel,
+            uint64_t decision) {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  v1::ExplainDecisionRequest request;
+  request.set_decision_id(decision);
+  v1::ExplainDecisionResponse why;
+  const grpc::Status status =
+      v1::BrokerAdmin::NewStub(channel)->ExplainDecision(&context, request, &why);
+  if (!status.ok()) return Fail(status, address);
+  Print(why, RenderExplanation(why));
+  return 0;
+}
+
 // grpc.health.v1.Health/Check by hand, as the distribution ships no code for it: the request is
 // empty, the response's field 1 is the state, 1 for serving.
 int Health(const std::string& address, const std::shared_ptr<grpc::Channel>& channel) {
@@ -143,7 +160,17 @@ int Run(const std::vector<char*>& words) {
     return kFailed;
   }
   const std::string command = words.size() > 1 ? words[1] : "";
-  if (words.size() > 2) {
+  uint64_t decision = 0;
+  if (command == "explain") {
+    const std::string given = absl::StrJoin(words.begin() + 2, words.end(), " ");
+    if (words.size() != 3 || !absl::SimpleAtoi(given, &decision) || decision == 0) {
+      std::fprintf(stderr,
+                   "vramctl: explain takes one decision id, a number from 1 on, '%s' given; "
+                   "vramctl decisions lists them\n",
+                   given.c_str());
+      return kFailed;
+    }
+  } else if (words.size() > 2) {
     std::fprintf(stderr,
                  "vramctl: '%s' after '%s' is not known: no argument goes there; --help "
                  "lists the flags\n",
@@ -154,9 +181,10 @@ int Run(const std::vector<char*>& words) {
   const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
   if (command == "status") return Status(address, channel);
   if (command == "decisions") return Decisions(address, channel);
+  if (command == "explain") return Explain(address, channel, decision);
   if (command == "health") return Health(address, channel);
   std::fprintf(stderr,
-               "vramctl: '%s' is no command: status, decisions, health, "
+               "vramctl: '%s' is no command: status, decisions, explain, health, "
                "simulate or plan; --help says more\n",
                command.c_str());
   return kFailed;

@@ -16,6 +16,8 @@ constexpr char kUsage[] =
     "  vramctl status                 the memory picture: ledgers, components, sessions, who waits "
     "for what\n"
     "  vramctl decisions [--limit=N]  the last decisions, newest last\n"
+    "  vramctl explain ID             why that decision fell so, and what the alternatives would "
+    "have cost\n"
     "  vramctl health                 whether it serves, for probes\n\n"
     "Without a broker, each with flags of its own that its --help lists:\n\n"
     "  vramctl simulate WORKLOAD.json the workload under virtual time: stall, request times, "
@@ -25,7 +27,7 @@ constexpr char kUsage[] =
     "asked for is not known.";
 
 constexpr char kFlags[] =
-    "\nFlags of status, decisions and health:\n"
+    "\nFlags of status, decisions, explain and health:\n"
     "  --address=unix:PATH|HOST:PORT  the broker; default: $VRAM_BROKER_ADDRESS, else\n"
     "                                 /run/vram-broker/broker.sock where that exists, else\n"
     "                                 $XDG_RUNTIME_DIR/vram-broker/broker.sock\n"

@@ -6,6 +6,7 @@
 
 #include "broker/server/checks.h"
 #include "broker/server/convert_answers.h"
+#include "broker/server/convert_explanation.h"
 
 namespace vrambroker::server {
 namespace {
@@ -75,6 +76,25 @@ grpc::ServerUnaryReactor* AdminService::ListDecisions(Context*,
                             [=](UnaryCall* answered, const core::Machine& machine, absl::Time) {
                               CopyDecisions(machine, static_cast<size_t>(limit), after, response);
                               answered->Complete(absl::OkStatus());
+                            });
+  return call;
+}
+
+// Makes up to three plans between two decisions: some milliseconds where most is known.
+grpc::ServerUnaryReactor* AdminService::ExplainDecision(Context*,
+                                                        const v1::ExplainDecisionRequest* request,
+                                                        v1::ExplainDecisionResponse* response) {
+  auto* call = new LookCall(engine_);
+  const core::DecisionId id(request->decision_id());
+  if (!id) {
+    call->Refuse(absl::InvalidArgumentError("decision_id: 0 given, 1 or more is allowed"));
+    return call;
+  }
+  engine_->SubmitInspection(call,
+                            [=](UnaryCall* answered, const core::Machine& machine, absl::Time) {
+                              const absl::StatusOr<core::Explanation> why = machine.Explain(id);
+                              if (why.ok()) Write(*why, response);
+                              answered->Complete(why.status());
                             });
   return call;
 }

@@ -24,6 +24,8 @@ class AdminService final : public v1::BrokerAdmin::CallbackService {
       Context* context, const v1::WatchPictureRequest* request) override;
   Reactor* ListDecisions(Context* context, const v1::ListDecisionsRequest* request,
                          v1::ListDecisionsResponse* response) override;
+  Reactor* ExplainDecision(Context* context, const v1::ExplainDecisionRequest* request,
+                           v1::ExplainDecisionResponse* response) override;
   Reactor* ListRuns(Context* context, const v1::ListRunsRequest* request,
                     v1::ListRunsResponse* response) override;
   Reactor* Drain(Context* context, const v1::DrainRequest* request,

@@ -41,6 +41,16 @@ TEST(VramctlTest, AnArgumentTooManyIsNamedNotTheCommand) {
   EXPECT_THAT(Vramctl({"statsu"}).output, HasSubstr("'statsu' is no command"));
 }
 
+TEST(VramctlTest, ExplainTakesOneDecision) {
+  for (const char* given : {"x", "0", "-1"}) {
+    const ProgramEnd end = Vramctl({"explain", "--", given});
+    EXPECT_EQ(end.status, 2);
+    EXPECT_THAT(end.output, HasSubstr(std::string("'") + given + "' given"));
+  }
+  EXPECT_THAT(Vramctl({"explain"}).output, HasSubstr("explain takes one decision id"));
+  EXPECT_THAT(Vramctl({"explain", "1", "2"}).output, HasSubstr("'1 2' given"));
+}
+
 TEST(VramctlTest, TheAddressOfTheEnvironmentIsTheDefault) {
   const ProgramEnd end = RunProgram(
       {"VRAM_BROKER_ADDRESS=unix:/nonexistent/env.sock", VRAMCTL_PATH, "status", "--timeout=2s"});

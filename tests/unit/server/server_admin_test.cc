@@ -226,6 +226,49 @@ TEST_F(ServerTest, DecisionsAndRunsAreListed) {
   EXPECT_EQ(list(-1, 0).decisions_size(), 0);
 }
 
+TEST_F(ServerTest, ExplainsADecisionByWhatWasKnown) {
+  Options options = MakeOptions();
+  options.core.load_ahead = false;  // it makes a plan of every grant
+  Start(options);
+  Session session(Connect(), MakeAttach("w", 8));
+  v1::BeginUseResponse begun;
+  ASSERT_TRUE(session.BeginUse("b", &begun).ok());
+  v1::EndUseResponse ended;
+  ASSERT_TRUE(session.EndUse("e", begun.use_id(), 8, begun.generation(), &ended).ok());
+  auto admin = v1::BrokerAdmin::NewStub(Connect());
+  const auto explain = [&](uint64_t id, v1::ExplainDecisionResponse* why) {
+    grpc::ClientContext context;
+    v1::ExplainDecisionRequest request;
+    request.set_decision_id(id);
+    return admin->ExplainDecision(&context, request, why);
+  };
+  v1::ExplainDecisionResponse why;
+  grpc::Status status = explain(ended.target().decision_id(), &why);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(why.decision().id(), ended.target().decision_id());
+  EXPECT_EQ(why.decision().kind(), v1::DECISION_KIND_RETENTION);
+  EXPECT_TRUE(why.planned());
+  EXPECT_TRUE(why.reproduced());
+  EXPECT_EQ(why.planned_layers(), ended.target().layers());
+  EXPECT_EQ(why.capacity_bytes(), kCapacity);
+  ASSERT_EQ(why.components_size(), 1);
+  EXPECT_EQ(why.components(0).id(), "w/c");
+  EXPECT_EQ(why.components(0).layer_bytes(), 8 * kMiB);
+  EXPECT_EQ(why.components(0).held_layers(), 8);
+  EXPECT_GT(why.components(0).exposed_seconds_per_byte(), 0);
+  ASSERT_EQ(why.alternatives_size(), 2);
+  EXPECT_EQ(why.alternatives(0).kind(), v1::ALTERNATIVE_KIND_KEEP_NOTHING);
+  EXPECT_TRUE(why.alternatives(1).chosen());
+
+  v1::ExplainDecisionResponse granted;
+  ASSERT_TRUE(explain(begun.decision_id(), &granted).ok());
+  EXPECT_FALSE(granted.planned()) << "all of it was free";
+  EXPECT_EQ(explain(0, &why).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  status = explain(1000, &why);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr("1000 given, decisions 1 to "));
+}
+
 TEST_F(ServerTest, DrainRefusesUsesAndSaysSo) {
   Start();
   Session session(Connect(), MakeAttach("w", 8));
