@@ -74,13 +74,14 @@ std::vector<ExpectedUse> Habits::Follow(const std::vector<std::string>& known, i
   std::vector<Seen> seen(history_.begin(), history_.end());
   for (const std::string& name : known)
     seen.push_back({NumberOf(name), absl::ZeroDuration(), true});
+  sequence.reserve(seen.size());
   for (const Seen& s : seen) sequence.push_back(s.name);
   std::vector<ExpectedUse> expected;
   if (sequence.empty()) return expected;
   const int from = Continuation(sequence);
   double probability = kMost / kFurther;
   for (int i = 0; from >= 0 && i < most; ++i) {
-    const Seen next = seen[static_cast<size_t>(from + i)];
+    const Seen next = seen[static_cast<size_t>(from) + static_cast<size_t>(i)];
     if (next.name < 0) break;
     probability *= accuracy_ * kFurther;
     ExpectedUse use;

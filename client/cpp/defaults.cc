@@ -41,8 +41,8 @@ std::string LockFile(const std::string& dir, const std::string& uuid) {
 }  // namespace
 
 std::string RunTimeDir(const std::string& system, const std::string& xdg_runtime_dir) {
-  const std::string of_system = absl::StrCat(system, "/vram-broker");
-  const std::string of_user =
+  std::string of_system = absl::StrCat(system, "/vram-broker");
+  std::string of_user =
       absl::StrCat(xdg_runtime_dir.empty() ? absl::StrCat("/run/user/", getuid()) : xdg_runtime_dir,
                    "/vram-broker");
   for (const std::string& dir : {of_system, of_user}) {
