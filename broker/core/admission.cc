@@ -281,6 +281,10 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
           c.permanent()         ? Reason::kPermanent
           : layers == c.count() ? Reason::kFitsWhole
                                 : Reason::kPlanned);
+    // What was planned with it begun is what is planned now.
+    if (problem.deciding >= 0 && plan.resident[problem.deciding] == layers) {
+      planned = Planned{device->spec.uuid, problem, plan};
+    }
     return true;
   }
   if (c.target() > layers) {

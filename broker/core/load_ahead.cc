@@ -58,7 +58,11 @@ std::vector<std::pair<double, ComponentId>> Machine::Impl::LoadsOf(const Planned
 
 void Machine::Impl::LoadAhead(Device* device) {
   if (!MayLoadAhead(*device)) return;
-  const Planned p = PlanNow(*device);
+  if (const Planned& p = PlanNow(*device); LoadsOf(p).empty() && !p.problem.idle) {
+    device->load_at = absl::InfiniteFuture();
+    return;
+  }
+  const Planned p = *planned;
   const Basis rests_on(this, *device, p.problem, p.plan);
   const std::vector<std::pair<double, ComponentId>> loads = LoadsOf(p);
   // A use that begins while its next layer is on the way waits for that layer: between two stages
