@@ -270,8 +270,9 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
         " external, ", ToString(ledger.draining), " draining, ", ToString(ledger.Free()), " free");
     return false;
   }
-  // What is charged anyway may as well be used, unless the plan has it for others.
-  if (layers < sizing.charged() && wanted >= sizing.charged() && sizing.charged() <= most &&
+  // What is charged anyway may as well be used, unless it is held and the plan has it for others.
+  const bool for_others = wanted < sizing.charged() && c.held > wanted;
+  if (layers < sizing.charged() && !for_others && sizing.charged() <= most &&
       grantable(sizing.charged())) {
     layers = sizing.charged();
   }

@@ -45,7 +45,7 @@ struct Problem {
   PlanProblem plan;
   std::vector<ComponentId> components;  // of plan.components
   std::map<ComponentId, int> index;
-  int deciding = -1;  // of plan.uses
+  int deciding = -1;                // of plan.uses
   std::vector<double> slot_starts;  // seconds from now; below 0: before the first use
   // Seconds until the next use of each component, -1 where none is known.
   std::vector<double> next_use;

@@ -72,9 +72,9 @@ class Machine {
   Picture GetPicture(absl::Time now) const;
   // The last decisions, oldest first.
   const std::deque<Decision>& decisions() const;
-  // What was known at a decision and what the alternatives would have cost. NOT_FOUND, with the range
-  // of ids that are known: there was no such decision, or what it rests on is forgotten. Changes
-  // nothing.
+  // What was known at a decision and what the alternatives would have cost. NOT_FOUND, with the
+  // range of ids that are known: there was no such decision, or what it rests on is forgotten.
+  // Changes nothing.
   absl::StatusOr<Explanation> Explain(DecisionId id) const;
 
   // Stops the process where the state contradicts itself. For tests: it looks at everything.
