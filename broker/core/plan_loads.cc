@@ -12,6 +12,9 @@ constexpr int kLoadRounds = 3;
 // Gaps between whose loads layers are exchanged.
 constexpr size_t kExchangedGaps = 8;
 
+// More than any card has counts as that much: links may be slow beyond all measure.
+int64_t AsBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, 1e15)); }
+
 }  // namespace
 
 // From the plan without loads, and afresh from those that load before they keep: the best of each
@@ -176,14 +179,13 @@ void LoadSearch::RelieveSlot(int slot, int64_t bytes, Draft* d) const {
     const LayerTable& layers = m_.Layers(i);
     if (u.passes > 1) {
       const double more = lacking * slots / (c.link_share * (u.passes - 1));
-      const int64_t want = layers.Of(d->resident(i)).count() + static_cast<int64_t>(more);
+      const int64_t want = layers.Of(d->resident(i)).count() + AsBytes(more);
       d->RaiseResident(i, std::min(layers.count(), layers.Within(Bytes(want)) + 1));
     }
     const int gap = m_.gap_before[i];
     const double still = static_cast<double>(bytes) - d->link(slot);
     if (gap < 0 || still <= 0) continue;
-    const int64_t want =
-        layers.Of(d->there(gap)).count() + static_cast<int64_t>(still * slots / c.link_share);
+    const int64_t want = layers.Of(d->there(gap)).count() + AsBytes(still * slots / c.link_share);
     Complete(gap, std::min(m_.MostResident(i), layers.Within(Bytes(want)) + 1), d);
   }
 }

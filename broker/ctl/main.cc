@@ -21,7 +21,9 @@ constexpr char kUsage[] =
     "  vramctl health                 whether it serves, for probes\n\n"
     "Without a broker, each with flags of its own that its --help lists:\n\n"
     "  vramctl simulate WORKLOAD.json the workload under virtual time: stall, request times, "
-    "bytes\n\n"
+    "bytes\n"
+    "  vramctl plan WORKLOAD.json     in words: whether it fits, what would stay, what each request "
+    "loses\n\n"
     "Exit status: 0 done (health: serving), 1 health: not serving, 2 the broker did not answer, or "
     "what was "
     "asked for is not known.";

@@ -100,6 +100,18 @@ TEST_F(PlannerTest, LoadsAheadOnlyIntoRoomThatNothingWants) {
   EXPECT_EQ(plan.ahead[1], 6);
 }
 
+TEST_F(PlannerTest, ALinkSlowBeyondAllMeasureOverflowsNothing) {
+  problem_.capacity = Bytes(14 * kMiB);
+  for (PlanComponent& c : problem_.components) {
+    c.sigma = 1;
+    c.link_share = 1e-15;
+  }
+  for (int i = 0; i < 6; ++i) Use(i % 2, 1 + i, kMiB);
+  problem_.link.assign(6, 1.0);
+  const Plan plan = MakePlan(problem_);
+  EXPECT_EQ(plan.loaded, std::vector<int>(6, 0));
+}
+
 TEST_F(PlannerTest, NeedsThatDoNotFitLeaveNothingToOthers) {
   problem_.capacity = Bytes(4 * kMiB);
   problem_.components[0].held = 3;
