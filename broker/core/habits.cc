@@ -105,6 +105,21 @@ double Habits::Weight(const std::string& component) const {
   return weight;
 }
 
+absl::Duration Habits::Interval(const std::string& component) const {
+  const int number = NumberOf(component);
+  int begins = 0;
+  absl::Duration back, newest, oldest;  // before the last begin of anything
+  for (auto seen = history_.rbegin(); seen != history_.rend(); ++seen) {
+    if (seen->name == number) {
+      if (begins == 0) newest = back;
+      oldest = back;
+      if (++begins > kIntervals) break;
+    }
+    back += seen->after;
+  }
+  return begins < 2 ? absl::ZeroDuration() : (oldest - newest) / (begins - 1);
+}
+
 absl::Duration Habits::Patience(absl::Duration least) const {
   absl::Duration longest;
   for (const Seen& seen : history_) longest = std::max(longest, seen.after);

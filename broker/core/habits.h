@@ -40,11 +40,15 @@ class Habits {
   // How often a component was used of late: each use in the history counts, kFade less with each
   // that came after it. 0: never.
   double Weight(const std::string& component) const;
+  // Mean time between the begins of a component's last uses, kIntervals of them at most. 0: fewer
+  // than two uses were seen.
+  absl::Duration Interval(const std::string& component) const;
   absl::Time last_begin() const { return last_begin_; }
 
   static constexpr int kHistory = 128;
   static constexpr int kContext = 8;       // uses that are compared
   static constexpr int kLeastContext = 3;  // fewer alike are chance, or one run's own order
+  static constexpr int kIntervals = 3;
   static constexpr double kFade = 0.03;
   static constexpr double kLeastLikely = 0.05;
 

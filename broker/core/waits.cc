@@ -1,5 +1,6 @@
 // For how long a use that could begin waits for more layers than it would get.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,24 @@ namespace {
 
 // A wait must gain so many times its length.
 constexpr double kWaitMargin = 2;
+
+// A use that runs: when it is over, how long its component's next uses would wait for its room, and
+// the room.
+struct RoomBack {
+  double seconds = 0;
+  double delays = 0;
+  int64_t bytes = 0;
+};
+
+// Seconds that the uses of a component lose in all that come before `until` and have no room until
+// then: one each `interval` seconds (0: none is known to come), the last one `ran` seconds ago. A
+// use loses no more than `most` by beginning at once without.
+double Delay(double interval, double ran, double until, double most) {
+  const double first = std::max(0.0, interval - ran);
+  if (interval <= 0 || first >= until) return 0;
+  const double uses = std::floor((until - first) / interval) + 1;
+  return uses * std::min(most, until - first - interval * (uses - 1) / 2);
+}
 
 }  // namespace
 
@@ -26,25 +45,34 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
       ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
   if (c.permanent() || layers >= most || sigma <= 0 || w->spec.passes <= 1) return false;
   if (w->grow_until.has_value() && now >= *w->grow_until) return false;
-  std::vector<std::pair<double, int64_t>> ends;  // seconds from now, bytes
+  const double own = c.pass_seconds() * w->spec.passes;
+  std::vector<RoomBack> ends;
   for (const auto& [id, other] : state.components) {
     if (!other.use.has_value() || other.pass_seconds() <= 0) continue;
     if (state.sessions.at(other.session).device != device.spec.uuid) continue;
     const double ran = absl::ToDoubleSeconds(now - other.use->began);
     const Bytes back = NeedsCharge(other) + (other.permanent() ? Bytes() : LayerCharge(other));
-    ends.emplace_back(std::max(0.0, other.pass_seconds() * other.use->spec.passes - ran),
-                      back.count());
+    const double end = std::max(0.0, other.pass_seconds() * other.use->spec.passes - ran);
+    const double again = absl::ToDoubleSeconds(device.habits.Interval(ComponentName(other)));
+    const double all_streamed =
+        ExposedSecondsPerByte(other.pass_seconds(), other.spec.layers.All(),
+                              LinkRate(other, device)) *
+        (other.use->spec.passes - 1) * other.spec.layers.All().as_double();
+    ends.push_back({end, Delay(again, ran, end + own, all_streamed), back.count()});
   }
-  std::sort(ends.begin(), ends.end());
+  std::sort(ends.begin(), ends.end(),
+            [](const RoomBack& a, const RoomBack& b) { return a.seconds < b.seconds; });
+  double delayed = 0;
   const Sizing sizing(c, w->spec);
-  for (const auto& [seconds, back] : ends) {
+  for (const auto& [seconds, delays, back] : ends) {
     if (absl::Seconds(seconds) > config.grow_wait) break;
     bytes += back;
+    delayed += delays;
     int then = sizing.MostWithin(bytes, layers, most);
     while (then > layers && sizing.Total(then) > limit) --then;
     const Bytes more = c.spec.layers.Of(std::max(then, layers)) - c.spec.layers.Of(layers);
     const double gain = sigma * (w->spec.passes - 1) * more.as_double();
-    if (gain <= kWaitMargin * seconds || gain <= 0) continue;
+    if (gain <= kWaitMargin * seconds + delayed || gain <= 0) continue;
     if (!w->grow_until.has_value()) {
       w->grow_until = now + std::min(config.grow_wait, absl::Seconds(gain));
     }
