@@ -66,7 +66,7 @@ void Machine::Impl::On(const UpdateComponentsEvent& e) {
     c->reason = c->permanent() ? Reason::kPermanent : Reason::kUnchanged;
     answer.targets.push_back(TargetOf(*c));
   }
-  future_changed = true;
+  future_changed = pipelines_changed = true;
   RequestRecord record;
   record.state = RequestRecord::State::kAnswered;
   record.answer = answer;

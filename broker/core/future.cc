@@ -285,7 +285,7 @@ std::vector<double> LinkOf(const std::vector<double>& starts, const std::vector<
 }  // namespace
 
 bool KeptByRecency(const Component& c, const Device& device) {
-  return !c.ever_declared || (c.runs_seen >= 2 && device.expecting);
+  return !c.ever_declared || ((c.runs_seen >= 2 || c.in_pipeline) && device.expecting);
 }
 
 std::vector<KnownUse> KnownUses(const State& state, const Device& device,

@@ -30,7 +30,8 @@ struct KnownUse {
 };
 
 // Whether a component with no next use is kept as long as nobody wants the room: nobody ever
-// declared what it is for, or run after run came for it and the next is still to be expected.
+// declared what it is for; or another run is still to be expected, because run after run came for
+// it, or because the driver of its pipeline is still there.
 bool KeptByRecency(const Component& c, const Device& device);
 
 // At most `horizon` uses, by start: those that run and wait, the stages that remain of started

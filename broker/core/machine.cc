@@ -47,6 +47,7 @@ Effects Machine::Impl::Step(const Event& event, absl::Time time) {
 void Machine::Impl::Settle() {
   EndRuns();
   NoteExpectations();
+  if (pipelines_changed) MarkPipelines();
   if (future_changed) MarkDeclared();
   for (auto& [uuid, device] : state.devices) {
     DropProvenGone(&device);
@@ -58,7 +59,7 @@ void Machine::Impl::Settle() {
     Remind(&device);
     WantReadings(&device);
   }
-  future_changed = false;
+  future_changed = pipelines_changed = false;
 }
 
 void Machine::Impl::FlushDirectives() {

@@ -203,6 +203,7 @@ struct Machine::Impl {
   absl::Time ExpectsUntil(const Device& device) const;
   void NoteExpectations();
   void MarkDeclared();
+  void MarkPipelines();
   void On(const TickEvent& e);
   void On(const DrainEvent& e);
   void NoteStage(const UseSpec& use);
@@ -222,6 +223,8 @@ struct Machine::Impl {
   std::map<ConnectionId, SendDirective> directives;
   // Runs or components changed: what has no next use may be released.
   bool future_changed = false;
+  // Pipelines, their drivers or components changed.
+  bool pipelines_changed = false;
   // The newest plan of this step, as long as nothing that it was made from has changed.
   std::optional<Planned> planned;
   // What is decided now rests on; null: on no plan.

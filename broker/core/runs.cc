@@ -19,6 +19,7 @@ void Machine::Impl::On(const DeclarePipelineEvent& e) {
                                    config.max_pipelines_per_session, " pipelines, its most")));
   }
   session->pipelines[e.pipeline] = e.stages;
+  pipelines_changed = true;
   RequestRecord record;
   record.state = RequestRecord::State::kAnswered;
   record.answer = EmptyAnswer{};
@@ -133,6 +134,18 @@ void Machine::Impl::NoteExpectations() {
     const bool expecting = now < ExpectsUntil(device);
     future_changed |= device.expecting && !expecting;
     device.expecting = expecting;
+  }
+}
+
+void Machine::Impl::MarkPipelines() {
+  std::set<std::string> named;
+  for (const auto& [id, s] : state.sessions) {
+    for (const auto& [name, stages] : s.pipelines) {
+      for (const StageSpec& stage : stages) named.insert(stage.component);
+    }
+  }
+  for (auto& [id, c] : state.components) {
+    c.in_pipeline = named.contains(c.spec.name) || named.contains(ComponentName(c));
   }
 }
 

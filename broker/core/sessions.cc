@@ -262,7 +262,7 @@ void Machine::Impl::Drop(SessionId id) {
   VRAM_CHECK(session.phase != SessionPhase::kAttached);
   for (ComponentId c : session.components) state.components.erase(c);
   state.sessions.erase(id);
-  future_changed = true;
+  future_changed = pipelines_changed = true;
 }
 
 void Machine::Impl::On(const ProcessDiedEvent& e) {

@@ -66,6 +66,8 @@ struct Component {
   bool fixed_placed = false;  // as the newest snapshot says
   // A part of some declared run: without a next use it is released rather than kept by recency.
   bool ever_declared = false;
+  // A driver that is here, or may come back, has declared a pipeline with it: more runs may come.
+  bool in_pipeline = false;
   // Different runs that its uses were for, and the newest of these.
   int runs_seen = 0;
   RunId newest_run;
