@@ -95,6 +95,7 @@ void Machine::Impl::AskToWake() {
   for (const auto& [order, w] : state.waiting) {
     consider(w.arrived + config.max_wait);
     if (w.grow_until.has_value()) consider(*w.grow_until);
+    if (w.end_until.has_value()) consider(*w.end_until);
   }
   for (const auto& [id, run] : state.runs) consider(run.ends_at);
   for (const auto& [id, s] : state.sessions) {

@@ -104,6 +104,8 @@ struct WaitingUse {
   absl::Time arrived;
   // Until when it waits for more than its fewest layers. Unset: it has not come to that.
   std::optional<absl::Time> grow_until;
+  // The same where it waits for the end of a use that runs.
+  std::optional<absl::Time> end_until;
   std::string blocked_by;
 };
 

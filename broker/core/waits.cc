@@ -44,7 +44,7 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
   const double sigma =
       ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
   if (c.permanent() || layers >= most || sigma <= 0 || w->spec.passes <= 1) return false;
-  if (w->grow_until.has_value() && now >= *w->grow_until) return false;
+  if (w->end_until.has_value() && now >= *w->end_until) return false;
   const double own = c.pass_seconds() * w->spec.passes;
   std::vector<RoomBack> ends;
   for (const auto& [id, other] : state.components) {
@@ -65,7 +65,7 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
   double delayed = 0;
   const Sizing sizing(c, w->spec);
   for (const auto& [seconds, delays, back] : ends) {
-    if (absl::Seconds(seconds) > config.grow_wait) break;
+    if (absl::Seconds(seconds) > config.max_wait) break;
     bytes += back;
     delayed += delays;
     int then = sizing.MostWithin(bytes, layers, most);
@@ -73,14 +73,14 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
     const Bytes more = c.spec.layers.Of(std::max(then, layers)) - c.spec.layers.Of(layers);
     const double gain = sigma * (w->spec.passes - 1) * more.as_double();
     if (gain <= kWaitMargin * seconds + delayed || gain <= 0) continue;
-    if (!w->grow_until.has_value()) {
-      w->grow_until = now + std::min(config.grow_wait, absl::Seconds(gain));
+    if (!w->end_until.has_value()) {
+      w->end_until = now + std::min(config.max_wait, absl::Seconds(gain));
     }
     w->blocked_by =
         absl::StrCat("a use that ends in about ",
                      absl::FormatDuration(absl::Milliseconds(static_cast<int64_t>(seconds * 1000))),
                      " and leaves room for ", then, " rather than ", layers, " layers");
-    return now < *w->grow_until;
+    return now < *w->end_until;
   }
   return false;
 }
