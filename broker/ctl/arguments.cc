@@ -25,6 +25,11 @@ absl::StatusOr<Arguments> Arguments::Parse(const std::vector<std::string>& argum
   Arguments parsed;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
+    if (argument == "--") {
+      parsed.words_.insert(parsed.words_.end(), arguments.begin() + static_cast<ptrdiff_t>(i) + 1,
+                           arguments.end());
+      break;
+    }
     if (!absl::StartsWith(argument, "--")) {
       parsed.words_.push_back(argument);
       continue;

@@ -1,5 +1,5 @@
 // The flags of a command that takes some of them several times. Flags and words may come in any
-// order; "--name=value" and "--name value" are the same.
+// order; "--name=value" and "--name value" are the same; after "--" all are words.
 #pragma once
 
 #include <map>

@@ -1,5 +1,8 @@
 // vramctl: asks a broker what it knows, and simulates what one would do.
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -10,6 +13,8 @@
 
 namespace vrambroker::ctl {
 namespace {
+
+constexpr int kNotWritten = 2;
 
 constexpr char kUsage[] =
     "Asks a broker what it knows, and simulates what one would do.\n\n"
@@ -27,7 +32,7 @@ constexpr char kUsage[] =
     "loses\n\n"
     "Exit status: 0 done (health: serving), 1 health: not serving, 2 the broker did not answer, or "
     "what was "
-    "asked for is not known.";
+    "asked for is not known or cannot be written to standard output.";
 
 constexpr char kFlags[] =
     "\nFlags of status, decisions, explain and health:\n"
@@ -52,8 +57,7 @@ bool AsksForHelp(const std::string& argument) {
   return argument == "--help" || argument == "-help" || argument == "-h" || argument == "help";
 }
 
-int Run(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+int Run(const std::vector<std::string>& arguments) {
   const bool help = std::any_of(arguments.begin(), arguments.end(), AsksForHelp);
   for (const LocalCommand& command : kLocalCommands) {
     if (arguments.empty() || arguments[0] != command.name) continue;
@@ -63,12 +67,24 @@ int Run(int argc, char** argv) {
     std::cout << command.usage;
     return 0;
   }
-  if (!help) return AskBroker(argc, argv, kUsage);
+  if (!help) return AskBroker(arguments);
   std::cout << kUsage << "\n" << kFlags;
   return 0;
+}
+
+// `status`, unless what was said did not all reach standard output.
+int WrittenOut(int status) {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return status;
+  std::cerr << "vramctl: cannot write to standard output"
+            << (errno == 0 ? "" : std::string(": ") + std::strerror(errno)) << "\n";
+  return kNotWritten;
 }
 
 }  // namespace
 }  // namespace vrambroker::ctl
 
-int main(int argc, char** argv) { return vrambroker::ctl::Run(argc, argv); }
+int main(int argc, char** argv) {
+  return vrambroker::ctl::WrittenOut(vrambroker::ctl::Run({argv + 1, argv + argc}));
+}

@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "broker/ctl/arguments.h"
+#include "broker/ctl/progress.h"
+#include "broker/ctl/render.h"
 #include "broker/ctl/simulation_arguments.h"
 
 namespace vrambroker::ctl {
@@ -48,6 +50,7 @@ absl::StatusOr<Wanted> Understand(const std::vector<std::string>& arguments) {
   std::vector<int64_t> capacities;
   if (absl::Status s = TakeWorkloads(*parsed, &workloads); !s.ok()) return s;
   if (absl::Status s = TakeCapacities(*parsed, &capacities); !s.ok()) return s;
+  if (absl::Status s = CheckCapacities(workloads, capacities); !s.ok()) return s;
   if (absl::Status s = TakeDeclared(*parsed, &wanted.options.declared); !s.ok()) return s;
   if (absl::Status s = TakeFormat(*parsed, {"table", "json"}, &wanted.format); !s.ok()) return s;
   wanted.options.load_ahead = !parsed->Has("no-load-ahead");
@@ -72,15 +75,21 @@ int Plan(const std::vector<std::string>& arguments, std::ostream& out, std::ostr
   const bool json = wanted->format == "json";
   bool fits = true;
   std::vector<std::string> parts;
+  Progress progress(&error, SteadySeconds);
   for (const sim::Workload& workload : wanted->workloads) {
-    const absl::StatusOr<sim::WhatIf> what_if = sim::AskWhatIf(workload, wanted->options);
+    sim::Options options = wanted->options;
+    options.progress = progress.Begin(absl::StrCat(
+        workload.name, " on ", RenderBytes(workload.device.capacity_bytes), " and other cards"));
+    const absl::StatusOr<sim::WhatIf> what_if = sim::AskWhatIf(workload, options);
     if (!what_if.ok()) {
+      progress.End();
       error << "vramctl plan: " << workload.name << ": " << what_if.status().message() << "\n";
       return what_if.status().code() == absl::StatusCode::kInvalidArgument ? kWrong : kBroken;
     }
     fits &= what_if->fits;
     parts.push_back(json ? PlanJson(workload, *what_if) : PlanText(workload, *what_if));
   }
+  progress.End();
   if (json) {
     out << "[\n" << absl::StrJoin(parts, ",\n") << "\n]\n";
   } else {

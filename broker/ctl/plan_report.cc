@@ -65,6 +65,9 @@ std::string ComponentTable(const sim::Workload& w, const sim::WhatIf& what_if) {
   return RenderTable(rows);
 }
 
+// What is needed: rounded up, so that the figure shown is enough.
+std::string Needed(int64_t bytes) { return RenderBytes(sim::RoundUpAsShown(bytes)); }
+
 std::string Misfit(const sim::Workload& w) {
   const sim::LargestNeed need = sim::FindLargestNeed(w);
   const int64_t taken = w.device.reserve_bytes + sim::FixedBytes(w);
@@ -73,12 +76,11 @@ std::string Misfit(const sim::Workload& w) {
       "  of layers. Beside the reserve of %s and fixed bytes of %s there are %s: %s are missing.\n"
       "  The least card for it is %s.\n",
       need.stage + 1, w.pipelines[static_cast<size_t>(need.pipeline)].name,
-      w.components[static_cast<size_t>(need.component)].name, RenderBytes(need.bytes()),
+      w.components[static_cast<size_t>(need.component)].name, Needed(need.bytes()),
       RenderBytes(need.activation_bytes), RenderBytes(need.layer_bytes),
       RenderBytes(w.device.reserve_bytes), RenderBytes(sim::FixedBytes(w)),
       RenderBytes(std::max<int64_t>(0, w.device.capacity_bytes - taken)),
-      RenderBytes(sim::LeastCapacity(w) - w.device.capacity_bytes),
-      RenderBytes(sim::LeastCapacity(w)));
+      Needed(sim::LeastCapacity(w) - w.device.capacity_bytes), Needed(sim::LeastCapacity(w)));
 }
 
 std::string Loss(const sim::Workload& w, const sim::WhatIf& what_if) {
@@ -134,9 +136,9 @@ std::string PlanText(const sim::Workload& w, const sim::WhatIf& what_if) {
   const std::string head =
       absl::StrCat(w.name, " on a card of ", RenderBytes(w.device.capacity_bytes), "\n");
   if (!what_if.fits) return head + Misfit(w);
-  return absl::StrCat(head, "  It fits; the least card for it is ",
-                      RenderBytes(sim::LeastCapacity(w)), ". What is on the card:\n\n",
-                      ComponentTable(w, what_if), "\n", Loss(w, what_if));
+  return absl::StrCat(head, "  It fits; the least card for it is ", Needed(sim::LeastCapacity(w)),
+                      ". What is on the card:\n\n", ComponentTable(w, what_if), "\n",
+                      Loss(w, what_if));
 }
 
 std::string PlanJson(const sim::Workload& w, const sim::WhatIf& what_if) {

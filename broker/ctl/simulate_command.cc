@@ -1,12 +1,15 @@
 #include "broker/ctl/simulate_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "broker/ctl/arguments.h"
 #include "broker/ctl/plot_svg.h"
+#include "broker/ctl/progress.h"
 #include "broker/ctl/render.h"
 #include "broker/ctl/simulate_report.h"
 #include "broker/ctl/simulation_arguments.h"
@@ -37,11 +40,13 @@ const char kSimulateUsage[] =
     "Seconds of requests run from their arrival; \"lost to loading\" is the time that uses took\n"
     "beyond their compute, and waited while none ran. Bytes moved leave fixed bytes out, the peak "
     "has them in.\n\n"
-    "Exit status: 0 done, 2 wrong arguments or a workload that cannot be read, 3 the simulation\n"
-    "broke a guarantee of the broker.\n";
+    "Exit status: 0 all fit, 1 one does not fit (the reason is said, the others are simulated), 2\n"
+    "wrong arguments or a workload that cannot be read, 3 the simulation broke a guarantee of the\n"
+    "broker.\n";
 
 namespace {
 
+constexpr int kMisfit = 1;
 constexpr int kWrong = 2;
 constexpr int kBroken = 3;
 
@@ -67,6 +72,7 @@ absl::StatusOr<Wanted> Understand(const std::vector<std::string>& arguments) {
   Wanted wanted;
   if (absl::Status s = TakeWorkloads(*parsed, &wanted.workloads); !s.ok()) return s;
   if (absl::Status s = TakeCapacities(*parsed, &wanted.capacities); !s.ok()) return s;
+  if (absl::Status s = CheckCapacities(wanted.workloads, wanted.capacities); !s.ok()) return s;
   for (const std::string& name : parsed->All("rule")) {
     const auto rule = sim::ParseRule(name);
     if (!rule.ok()) return InFlag("rule", rule.status());
@@ -94,7 +100,7 @@ int64_t SteadyNanoseconds() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-absl::StatusOr<std::vector<SimulationRow>> RunAll(const Wanted& wanted) {
+absl::StatusOr<std::vector<SimulationRow>> RunAll(const Wanted& wanted, Progress* progress) {
   std::vector<SimulationRow> rows;
   for (const sim::Workload& workload : wanted.workloads) {
     std::vector<int64_t> capacities = wanted.capacities;
@@ -107,6 +113,8 @@ absl::StatusOr<std::vector<SimulationRow>> RunAll(const Wanted& wanted) {
         options.load_ahead = wanted.load_ahead;
         options.clock = SteadyNanoseconds;
         options.record = !wanted.plot.empty();
+        options.progress = progress->Begin(
+            absl::StrCat(workload.name, " on ", RenderBytes(capacity), ", ", sim::RuleName(rule)));
         sim::Workload on_card = workload;
         on_card.device.capacity_bytes = capacity;
         auto result = sim::Simulate(on_card, options);
@@ -114,8 +122,9 @@ absl::StatusOr<std::vector<SimulationRow>> RunAll(const Wanted& wanted) {
           return absl::Status(result.status().code(),
                               absl::StrCat(workload.name, ": ", result.status().message()));
         }
+        std::string reason = MisfitReason(on_card, *result);
         rows.push_back({workload.name, capacity, rule, wanted.declared, wanted.load_ahead,
-                        *std::move(result)});
+                        *std::move(result), std::move(reason)});
       }
     }
   }
@@ -145,7 +154,9 @@ int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::
     error << "vramctl simulate: " << wanted.status().message() << "; --help says more\n";
     return kWrong;
   }
-  const absl::StatusOr<std::vector<SimulationRow>> rows = RunAll(*wanted);
+  Progress progress(&error, SteadySeconds);
+  const absl::StatusOr<std::vector<SimulationRow>> rows = RunAll(*wanted, &progress);
+  progress.End();
   if (!rows.ok()) {
     error << "vramctl simulate: " << rows.status().message() << "\n";
     return rows.status().code() == absl::StatusCode::kInvalidArgument ? kWrong : kBroken;
@@ -157,7 +168,9 @@ int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::
   out << (wanted->format == "json"  ? SimulationJson(*rows)
           : wanted->format == "csv" ? SimulationCsv(*rows)
                                     : SimulationTable(*rows));
-  return 0;
+  const bool fits = std::all_of(rows->begin(), rows->end(),
+                                [](const SimulationRow& row) { return row.result.fits; });
+  return fits ? 0 : kMisfit;
 }
 
 }  // namespace vrambroker::ctl

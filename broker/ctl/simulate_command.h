@@ -10,8 +10,9 @@ namespace vrambroker::ctl {
 // What --help prints.
 extern const char kSimulateUsage[];
 
-// `arguments`: those after the command. Exit status: 0 done, 2 wrong arguments or a workload that
-// cannot be read, 3 a simulation that broke a guarantee.
+// `arguments`: those after the command. Exit status: 0 all fit, 1 one does not fit, 2 wrong
+// arguments or a workload that cannot be read, 3 a simulation that broke a guarantee. Where it
+// takes long, `error` gets the progress.
 int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error);
 
 }  // namespace vrambroker::ctl

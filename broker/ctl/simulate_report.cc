@@ -1,17 +1,21 @@
 #include "broker/ctl/simulate_report.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "broker/ctl/render.h"
+#include "broker/sim/what_if.h"
 
 namespace vrambroker::ctl {
 namespace {
 
 using Cells = std::vector<std::pair<const char*, std::string>>;
 
+// Names in it are of plain characters, and nothing else of it can hold a quote.
 std::string Quoted(const std::string& text) { return absl::StrCat("\"", text, "\""); }
 std::string Truth(bool value) { return value ? "true" : "false"; }
 
@@ -38,6 +42,7 @@ Cells CellsOf(const SimulationRow& row, bool quote, const std::string& none) {
       {"peak_bytes", figure(absl::StrCat(r.peak_bytes))},
       {"decisions", figure(absl::StrCat(r.decisions))},
       {"decision_p99_seconds", figure(absl::StrFormat("%.9f", r.decision_p99_seconds))},
+      {"reason", row.reason.empty() ? none : Quoted(row.reason)},
   };
 }
 
@@ -53,6 +58,26 @@ std::string DeclaredName(sim::Declared declared) {
       return "none";
   }
   return "";
+}
+
+std::string MisfitReason(const sim::Workload& w, const sim::Result& result) {
+  if (result.fits) return "";
+  const sim::LargestNeed need = sim::FindLargestNeed(w);
+  const int64_t least = sim::LeastCapacity(w);
+  if (w.device.capacity_bytes < least) {
+    const auto needed = [](int64_t bytes) { return RenderBytes(sim::RoundUpAsShown(bytes)); };
+    const int64_t taken = w.device.reserve_bytes + sim::FixedBytes(w);
+    return absl::StrFormat(
+        "%s needs %s (%s of activation, %s of layers), stage %d of %s; beside reserve and fixed "
+        "bytes the card has %s; the least card is %s",
+        w.components[static_cast<size_t>(need.component)].name, needed(need.bytes()),
+        RenderBytes(need.activation_bytes), RenderBytes(need.layer_bytes), need.stage + 1,
+        w.pipelines[static_cast<size_t>(need.pipeline)].name,
+        RenderBytes(std::max<int64_t>(0, w.device.capacity_bytes - taken)), needed(least));
+  }
+  const auto refused = std::find_if(result.requests.begin(), result.requests.end(),
+                                    [](const sim::RequestRecord& r) { return !r.refusal.empty(); });
+  return absl::StrReplaceAll(refused->refusal, {{"\"", "'"}});
 }
 
 std::string SimulationTable(const std::vector<SimulationRow>& rows) {
@@ -78,7 +103,13 @@ std::string SimulationTable(const std::vector<SimulationRow>& rows) {
     }
     cells.push_back(std::move(line));
   }
-  return RenderTable(cells);
+  std::string out = RenderTable(cells);
+  for (const SimulationRow& row : rows) {
+    if (row.reason.empty()) continue;
+    absl::StrAppend(&out, "\n  ", row.workload, " on ", RenderBytes(row.capacity_bytes), ", ",
+                    sim::RuleName(row.rule), ": ", row.reason, "\n");
+  }
+  return out;
 }
 
 std::string SimulationJson(const std::vector<SimulationRow>& rows) {

@@ -17,12 +17,18 @@ struct SimulationRow {
   sim::Declared declared = sim::Declared::kAll;
   bool load_ahead = true;
   sim::Result result;
+  // Why it does not fit, with what is needed and what there is. Empty where it fits.
+  std::string reason;
 };
+
+// What to say of `workload`, whose simulation on its device gave `result`, as a row's reason.
+std::string MisfitReason(const sim::Workload& workload, const sim::Result& result);
 
 // As --declared spells them: "all", "current", "none".
 std::string DeclaredName(sim::Declared declared);
 
-// Where a workload does not fit, tables show "-" for the figures, JSON null, CSV nothing.
+// Where a workload does not fit, tables show "-" for the figures, JSON null, CSV nothing; the
+// reason stands below the table, and in the last field of JSON and CSV.
 std::string SimulationTable(const std::vector<SimulationRow>& rows);
 std::string SimulationJson(const std::vector<SimulationRow>& rows);
 std::string SimulationCsv(const std::vector<SimulationRow>& rows);

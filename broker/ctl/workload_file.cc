@@ -2,9 +2,12 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "vrambroker/v1/workload.pb.h"
 
@@ -13,12 +16,19 @@ namespace {
 
 using Index = std::map<std::string, int>;
 
+// What the JSON parser says quotes the file: without control characters, and not without end.
+std::string Shown(google::protobuf::StringPiece message) {
+  constexpr size_t kShown = 400;
+  return absl::Utf8SafeCHexEscape(
+      absl::string_view(message.data(), std::min<size_t>(message.size(), kShown)));
+}
+
 absl::StatusOr<int> Find(const std::string& field, const std::string& name, const Index& index,
                          const char* what) {
   const auto it = index.find(name);
   if (it != index.end()) return it->second;
   return absl::InvalidArgumentError(
-      absl::StrCat(field, ": \"", name, "\" is no ", what, " of this workload"));
+      absl::StrCat(field, ": ", sim::Quoted(name), " is no ", what, " of this workload"));
 }
 
 int OrDefault(int value, int otherwise) { return value == 0 ? otherwise : value; }
@@ -84,12 +94,17 @@ absl::StatusOr<sim::Workload> ParseWorkload(absl::string_view json) {
   const auto parsed =
       google::protobuf::util::JsonStringToMessage({json.data(), json.size()}, &message);
   if (!parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("no workload: ", std::string(parsed.message())));
+    return absl::InvalidArgumentError(absl::StrCat("no workload: ", Shown(parsed.message())));
   }
   return Convert(message);
 }
 
 absl::StatusOr<sim::Workload> LoadWorkload(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is a directory; a JSON file of a workload is needed"));
+  }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const int64_t bytes = file ? static_cast<int64_t>(file.tellg()) : -1;
   if (bytes < 0) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));

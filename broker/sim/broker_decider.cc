@@ -37,10 +37,12 @@ core::DeviceSpec DeviceOf(const Workload& workload) {
 }  // namespace
 
 BrokerDecider::BrokerDecider(const Workload& workload, Declared declared, bool load_ahead,
-                             int horizon, std::function<int64_t()> clock, Card* card)
+                             int horizon, std::function<int64_t()> clock, TellProgress progress,
+                             Card* card)
     : workload_(workload),
       declared_(declared),
       clock_(std::move(clock)),
+      progress_(std::move(progress)),
       card_(card),
       machine_(ConfigOf(workload, load_ahead, horizon), {DeviceOf(workload)}),
       workers_(workload.components.size()) {}
@@ -199,6 +201,11 @@ void BrokerDecider::Deliver() {
                           machine_.decisions().empty() ? "" : machine_.decisions().back().text));
     }
     for (const core::Effect& effect : Timed(event)) Carry(effect);
+    if (progress_ && declared_ == Declared::kAll &&
+        std::holds_alternative<core::DeclareRunEvent>(event)) {
+      progress_("runs declared", static_cast<int64_t>(runs_.size()),
+                static_cast<int64_t>(workload_.runs.size()));
+    }
   }
 }
 

@@ -22,12 +22,16 @@ enum class Declared {
   kNone,     // nothing, and uses name no run
 };
 
+// `done` of `all` of `what`: "runs declared", "requests done".
+using TellProgress = std::function<void(const char* what, int64_t done, int64_t all)>;
+
 class BrokerDecider : public Decider {
  public:
   // `horizon`: known uses that a plan looks at, 0 for the core's own. `clock`: nanoseconds of a
-  // steady clock, or empty. `workload` and `card` outlive the decider.
+  // steady clock, or empty. `progress`: told as runs are declared from the start, or empty.
+  // `workload` and `card` outlive the decider.
   BrokerDecider(const Workload& workload, Declared declared, bool load_ahead, int horizon,
-                std::function<int64_t()> clock, Card* card);
+                std::function<int64_t()> clock, TellProgress progress, Card* card);
 
   absl::Status Start() override;
   void RunBegins(int run) override;
@@ -81,6 +85,7 @@ class BrokerDecider : public Decider {
   const Workload& workload_;
   Declared declared_;
   std::function<int64_t()> clock_;
+  const TellProgress progress_;
   Card* card_;
   core::Machine machine_;
   std::vector<Worker> workers_;

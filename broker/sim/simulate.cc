@@ -23,7 +23,7 @@ std::unique_ptr<Decider> MakeDecider(const Workload& workload, const Options& op
     return std::make_unique<RuleDecider>(options.rule, options.clock, card);
   }
   return std::make_unique<BrokerDecider>(workload, options.declared, options.load_ahead,
-                                         options.horizon, options.clock, card);
+                                         options.horizon, options.clock, options.progress, card);
 }
 
 class Simulation {
@@ -127,6 +127,10 @@ class Simulation {
     result_.requests[static_cast<size_t>(run)].ended = card_.now();
     ++ended_;
     decider_->RunEnds(run);
+    if (options_.progress) {
+      options_.progress("requests done", static_cast<int64_t>(ended_),
+                        static_cast<int64_t>(workload_.runs.size()));
+    }
   }
 
   double NextEvent() {

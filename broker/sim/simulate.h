@@ -26,6 +26,8 @@ struct Options {
   std::function<int64_t()> clock;
   // Keep every use, and the card over time, in the result.
   bool record = false;
+  // Told as runs are declared and as requests end. Empty: nobody.
+  TellProgress progress;
   // Look at all of the core's state after each event. For tests.
   bool check_core = false;
 };

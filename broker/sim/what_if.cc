@@ -54,14 +54,16 @@ class Search {
   }
 
   absl::Status Run(WhatIf* what_if) {
-    int64_t high = CapacityForAll(workload_);
+    int64_t high = RoundUpAsShown(CapacityForAll(workload_));
     const absl::StatusOr<double> best = StallOn(high);
     if (!best.ok()) return best.status();
     what_if->stall_at_best = *best;
     const double allowed = *best + kSecondsEach * static_cast<double>(workload_.runs.size());
     int64_t low = LeastCapacity(workload_) - 1;
     while (high - low > kFinest) {
-      const int64_t middle = low + (high - low) / 2;
+      // Only cards that can be named exactly are looked at, so that the one found is one.
+      const int64_t middle = RoundUpAsShown(low + (high - low) / 2);
+      if (middle >= high) break;
       const absl::StatusOr<double> stall = StallOn(middle);
       if (!stall.ok()) return stall.status();
       (*stall <= allowed ? high : low) = middle;
@@ -87,6 +89,20 @@ class Search {
 int64_t FixedBytes(const Workload& workload) {
   int64_t bytes = 0;
   for (const Component& c : workload.components) bytes += c.fixed_bytes;
+  return bytes;
+}
+
+int64_t RoundUpAsShown(int64_t bytes) {
+  // {unit, parts of it that are shown}
+  constexpr std::pair<int64_t, int64_t> kShown[] = {
+      {int64_t{1} << 30, 100}, {int64_t{1} << 20, 10}, {int64_t{1} << 10, 10}};
+  for (const auto& [unit, parts] : kShown) {
+    if (bytes < unit) continue;
+    // Whole units apart, so that nothing overflows.
+    const int64_t rest = bytes % unit;
+    const int64_t shown = (rest * parts + unit - 1) / unit;
+    return bytes - rest + shown * unit / parts;
+  }
   return bytes;
 }
 

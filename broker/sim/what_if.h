@@ -26,6 +26,11 @@ int64_t FixedBytes(const Workload& workload);
 // The least card that every use fits on.
 int64_t LeastCapacity(const Workload& workload);
 
+// The least size of at least `bytes` that tables show without rounding: whole hundredths of a GiB,
+// below one GiB whole tenths of a MiB, below one MiB of a KiB, below one KiB bytes. So what is
+// shown of it, read again, is enough.
+int64_t RoundUpAsShown(int64_t bytes);
+
 // Layers that differ from one use to the next: the least, the one in the middle, the most.
 struct LayerRange {
   int least = 0;
@@ -48,7 +53,8 @@ struct WhatIf {
   // Lost to loading on a card that holds everything at once: the first load of each component.
   double stall_at_best = 0;
   // The least card found on which requests lose no more than that, by a millisecond each, to 16
-  // MiB. Where what is lost does not only fall as cards grow, a smaller one may do as well.
+  // MiB and as RoundUpAsShown gives it. Where what is lost does not only fall as cards grow, a
+  // smaller one may do as well.
   int64_t capacity_at_best = 0;
 };
 

@@ -1,10 +1,11 @@
 #include "broker/sim/workload.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <set>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace vrambroker::sim {
@@ -18,6 +19,13 @@ constexpr int kMaxPasses = 1'000'000;
 // Of anything that is counted in bytes. Sums over all components stay within 63 bits.
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 constexpr double kMaxSeconds = 1e9;
+
+bool GoodName(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
+         });
+}
 
 // Collects the first fault; later checks cost nothing.
 class Checker {
@@ -35,8 +43,13 @@ class Checker {
     Fail(field, absl::StrCat(value, " given; there are ", count, " ", what));
   }
   void NewName(const std::string& field, const std::string& name, std::set<std::string>* names) {
-    if (name.empty()) return Fail(field, "empty; a name is needed");
-    if (!names->insert(name).second) Fail(field, absl::StrCat("\"", name, "\" is used before"));
+    Name(field, name);
+    if (!names->insert(name).second) Fail(field, absl::StrCat(Quoted(name), " is used before"));
+  }
+  void Name(const std::string& field, const std::string& name) {
+    if (GoodName(name)) return;
+    Fail(field, absl::StrCat(Quoted(name), " given; 1 to ", kMaxNameBytes,
+                             " letters, digits, '.', '-' and '_' are allowed"));
   }
   void Fail(const std::string& field, const std::string& what) {
     if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
@@ -47,12 +60,6 @@ class Checker {
  private:
   absl::Status status_;
 };
-
-bool GoodName(const std::string& name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
-  });
-}
 
 void CheckComponent(const std::string& field, const Component& c, Checker* check) {
   check->Within(field + ".fixed_bytes", c.fixed_bytes, 0, kMaxBytes);
@@ -111,15 +118,18 @@ bool Workload::Sequential() const {
          });
 }
 
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kShown = 40;
+  return absl::StrCat(
+      "\"", absl::CHexEscape(text.substr(0, kShown)),
+      text.size() > kShown ? absl::StrCat("...\" (", text.size(), " bytes)") : "\"");
+}
+
 absl::Status Validate(const Workload& w) {
   Checker check;
-  if (!GoodName(w.name)) {
-    check.Fail("name", absl::StrCat("\"", w.name,
-                                    "\" given; letters, digits, '.', '-' and '_' are allowed, at "
-                                    "least one"));
-  }
+  check.Name("name", w.name);
   CheckDevice(w.device, &check);
-  check.Within("max_concurrent_runs", int64_t{w.max_concurrent_runs}, 1, kMaxRuns);
+  check.Within("max_concurrent_runs", int64_t{w.max_concurrent_runs}, 1, kMaxConcurrentRuns);
   check.Within("components: entries", static_cast<int64_t>(w.components.size()), 1, kMaxNamed);
   check.Within("pipelines: entries", static_cast<int64_t>(w.pipelines.size()), 1, kMaxNamed);
   check.Within("runs: entries", static_cast<int64_t>(w.runs.size()), 1, kMaxRuns);

@@ -8,9 +8,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "broker/core/layers.h"
 
 namespace vrambroker::sim {
+
+// Bytes of a name at most, as the broker's own.
+inline constexpr int kMaxNameBytes = 128;
+// Runs under way at once at most: as many uses as may wait at the broker.
+inline constexpr int kMaxConcurrentRuns = 1024;
 
 struct Device {
   int64_t capacity_bytes = 0;
@@ -21,7 +27,7 @@ struct Device {
 };
 
 struct Component {
-  std::string name;
+  std::string name;  // as the workload's
   // (count, bytes of each) in keep order, both above 0; 1 to 4096 layers in all.
   std::vector<std::pair<int, int64_t>> layer_groups;
   // On the device throughout.
@@ -42,7 +48,7 @@ struct Stage {
 };
 
 struct Pipeline {
-  std::string name;
+  std::string name;           // as the workload's
   std::vector<Stage> stages;  // 1 to 64
 };
 
@@ -53,9 +59,9 @@ struct Run {
 };
 
 struct Workload {
-  std::string name;  // letters, digits, '.', '-', '_'
+  std::string name;  // 1 to 128 letters, digits, '.', '-', '_'
   Device device;
-  // Runs under way at once, 1 or more.
+  // Runs under way at once, 1 to kMaxConcurrentRuns.
   int max_concurrent_runs = 1;
   std::vector<Component> components;  // at most 256, names unique
   std::vector<Pipeline> pipelines;    // at most 256, names unique
@@ -64,6 +70,10 @@ struct Workload {
   // Whether one run goes after the other, all of them waiting from the start.
   bool Sequential() const;
 };
+
+// `text` in double quotes as messages show what was given: escaped, and cut after 40 bytes, then
+// with its length.
+std::string Quoted(absl::string_view text);
 
 // INVALID_ARGUMENT that names the field ("components[2].fixed_bytes"), the value given and what is
 // allowed.

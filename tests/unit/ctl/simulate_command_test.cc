@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -13,10 +14,14 @@
 #include "absl/strings/str_split.h"
 #include "broker/ctl/plan_command.h"
 #include "broker/ctl/plot_svg.h"
+#include "broker/ctl/progress.h"
+#include "broker/ctl/workload_file.h"
 
 namespace vrambroker::ctl {
 namespace {
 
+using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -35,6 +40,8 @@ End Simulated(const std::vector<std::string>& arguments) {
   return {status, out.str(), error.str()};
 }
 
+size_t Requests(const std::string& workload) { return LoadWorkload(workload)->runs.size(); }
+
 End Planned(const std::vector<std::string>& arguments) {
   std::ostringstream out, error;
   const int status = Plan(arguments, out, error);
@@ -44,7 +51,7 @@ End Planned(const std::vector<std::string>& arguments) {
 TEST(Simulate, JsonHasARowForEachCardAndRule) {
   const End end = Simulated({kQwen, "--capacity=4GiB", "--capacity", "24GiB", "--rule=broker",
                              "--rule=lru_partial", "--format=json"});
-  EXPECT_EQ(end.status, 0) << end.error;
+  EXPECT_EQ(end.status, 1) << end.error;
   const nlohmann::json rows = nlohmann::json::parse(end.out);
   ASSERT_EQ(rows.size(), 4u);
   const nlohmann::json& broker = rows[2];
@@ -60,6 +67,7 @@ TEST(Simulate, JsonHasARowForEachCardAndRule) {
   EXPECT_LE(broker.at("peak_bytes"), broker.at("capacity_bytes"));
   EXPECT_GE(broker.at("decisions").get<int>(), 15);
   EXPECT_GT(broker.at("decision_p99_seconds").get<double>(), 0);
+  EXPECT_TRUE(broker.at("reason").is_null());
   EXPECT_EQ(rows[3].at("rule"), "lru_partial");
   EXPECT_TRUE(rows[3].at("declared").is_null());
   EXPECT_EQ(rows[3].at("load_ahead"), false);
@@ -68,25 +76,53 @@ TEST(Simulate, JsonHasARowForEachCardAndRule) {
     EXPECT_TRUE(rows[misfit].at("stall_seconds").is_null());
     EXPECT_TRUE(rows[misfit].at("decisions").is_null());
     EXPECT_EQ(rows[misfit].size(), broker.size());
+    EXPECT_THAT(rows[misfit].at("reason").get<std::string>(),
+                AllOf(StartsWith("dit needs 3.34 GiB (2.90 GiB of activation, "),
+                      HasSubstr("the card has 2.15 GiB; the least card is 5.19 GiB")));
   }
 }
 
 TEST(Simulate, CsvHasTheSameColumns) {
   const End end = Simulated({kQwen, "--capacity=4GiB", "--format=csv", "--no-load-ahead"});
-  EXPECT_EQ(end.status, 0) << end.error;
-  EXPECT_EQ(end.out,
-            "workload,capacity_bytes,rule,declared,load_ahead,fits,stall_seconds,"
-            "request_p50_seconds,request_p95_seconds,bytes_to_device,peak_bytes,decisions,"
-            "decision_p99_seconds\n"
-            "qwen-image-2.1-24g,4294967296,broker,all,false,false,,,,,,,\n");
+  EXPECT_EQ(end.status, 1) << end.error;
+  EXPECT_THAT(
+      end.out,
+      StartsWith(
+          "workload,capacity_bytes,rule,declared,load_ahead,fits,stall_seconds,"
+          "request_p50_seconds,request_p95_seconds,bytes_to_device,peak_bytes,decisions,"
+          "decision_p99_seconds,reason\n"
+          "qwen-image-2.1-24g,4294967296,broker,all,false,false,,,,,,,,\"dit needs 3.34 GiB"));
+  EXPECT_THAT(end.out, EndsWith("5.19 GiB\"\n"));
 }
 
 TEST(Simulate, TheTableIsForPeople) {
   const End end = Simulated({kQwen, "--rule=release_all", "--capacity=23.5GiB", "--capacity=4GiB"});
-  EXPECT_EQ(end.status, 0) << end.error;
+  EXPECT_EQ(end.status, 1) << end.error;
   EXPECT_THAT(end.out, HasSubstr("lost to loading"));
   EXPECT_THAT(end.out, HasSubstr("23.50 GiB  release_all  -         -              3.230 s"));
   EXPECT_THAT(end.out, HasSubstr("does not fit"));
+  EXPECT_THAT(end.out,
+              HasSubstr("\n\n  qwen-image-2.1-24g on 4.00 GiB, release_all: dit needs 3.34 "
+                        "GiB (2.90 GiB of activation, 443.7 MiB of layers), stage 2 of "
+                        "text_to_image; beside reserve and fixed bytes the card has 2.15 "
+                        "GiB; the least card is 5.19 GiB\n"));
+}
+
+TEST(Simulate, SaysNothingOfHowFarItIsWhereItIsQuick) { EXPECT_EQ(Simulated({kQwen}).error, ""); }
+
+TEST(Progress, SaysALineEveryFewSecondsAfterTheFirstTwo) {
+  std::ostringstream out;
+  double now = 100;
+  Progress progress(&out, [&now] { return now; });
+  const sim::TellProgress tell = progress.Begin("w on 4.00 GiB");
+  for (const auto& [time, done] : {std::pair{101.9, 1}, {102.0, 2}, {106.9, 3}, {107.0, 4}}) {
+    now = time;
+    tell("requests done", done, 9);
+  }
+  progress.End();
+  EXPECT_EQ(out.str(),
+            "simulating w on 4.00 GiB: 2 of 9 requests done\n"
+            "simulating w on 4.00 GiB: 4 of 9 requests done\n");
 }
 
 TEST(Simulate, ReadsWorkloadsMadeFromANumber) {
@@ -101,6 +137,11 @@ TEST(Simulate, SaysWhatIsWrongWithItsArguments) {
       {{}, "no workload is named; a file, or --random SEED, is needed"},
       {{"/nonexistent.json"}, "/nonexistent.json: cannot be read"},
       {{kQwen, "--capacity=0"}, "--capacity: 0 given"},
+      {{kQwen, "--capacity=24"},
+       "--capacity: '24' given, which is bytes; a size with its unit is needed, such as 24GiB"},
+      {{kQwen, "--capacity=100MiB"},
+       "--capacity: 100.0 MiB given; qwen-image-2.1-24g keeps 512.0 MiB of a card free"},
+      {{WORKLOAD_DIR}, "/workloads: is a directory; a JSON file of a workload is needed"},
       {{kQwen, "--capacity=12 apples"}, "--capacity: '12 apples' is no size"},
       {{kQwen, "--capacity"}, "--capacity: its value is missing"},
       {{kQwen, "--rule=lru"}, "--rule: 'lru' is no rule: broker, release_all"},
@@ -134,7 +175,7 @@ TEST(Simulate, DrawsTheCardOverTime) {
   std::remove(path.c_str());
   const std::string svg = text.str();
   EXPECT_THAT(svg, StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
-  EXPECT_THAT(svg, testing::EndsWith("</svg>\n"));
+  EXPECT_THAT(svg, EndsWith("</svg>\n"));
   for (const char* part :
        {"text_encoder", "dit", "vae", "layers in use", "kept between uses", "being loaded ahead",
         "window, activation", "GiB on the card", ">seconds<", "prefers-color-scheme:dark",
@@ -168,9 +209,9 @@ TEST(Plan, SaysWhatIsMissing) {
   const End end = Planned({kQwen, "--capacity=4GiB"});
   EXPECT_EQ(end.status, 1);
   EXPECT_THAT(end.out, HasSubstr("It does not fit. Stage 2 of text_to_image, a use of dit, needs "
-                                 "at least 3.33 GiB: 2.90 GiB of activation"));
-  EXPECT_THAT(end.out, HasSubstr("1.18 GiB are missing"));
-  EXPECT_THAT(end.out, HasSubstr("The least card for it is 5.18 GiB."));
+                                 "at least 3.34 GiB: 2.90 GiB of activation"));
+  EXPECT_THAT(end.out, HasSubstr("1.19 GiB are missing"));
+  EXPECT_THAT(end.out, HasSubstr("The least card for it is 5.19 GiB."));
 }
 
 TEST(Plan, SaysWhatStaysAndWhatIsLost) {
@@ -195,6 +236,32 @@ TEST(Plan, TheCardThatLosesNothingMoreIsTheLeastOne) {
         Planned({kQwen, "--format=json", "--no-load-ahead", absl::StrCat("--capacity=", capacity)});
     const double stall = nlohmann::json::parse(on.out).at(0).at("stall_seconds");
     EXPECT_EQ(stall <= loss + 0.005, enough) << capacity << ": " << stall;
+  }
+}
+
+// "5.19 GiB" behind `before` in `text`, as a flag takes it.
+std::string SizeAfter(const std::string& text, const std::string& before) {
+  const size_t at = text.find(before);
+  EXPECT_NE(at, std::string::npos) << before << " in " << text;
+  if (at == std::string::npos) return "";
+  const std::vector<std::string> words = absl::StrSplit(text.substr(at + before.size()), ' ');
+  return words[0] + words[1].substr(0, 3);
+}
+
+TEST(Plan, WhatItSaysIsEnoughIsEnough) {
+  for (const auto& entry : std::filesystem::directory_iterator(WORKLOAD_DIR)) {
+    if (entry.path().extension() != ".json") continue;
+    const std::string misfit = Planned({entry.path(), "--capacity=1GiB"}).out;
+    const std::string least = SizeAfter(misfit, "The least card for it is ");
+    const End fits = Planned({entry.path(), "--capacity=" + least});
+    EXPECT_EQ(fits.status, 0) << least << ": " << fits.out << fits.error;
+    const std::string best = SizeAfter(fits.out, "From a card of ");
+    const End all = Planned({entry.path(), "--format=json", "--capacity=" + best});
+    const nlohmann::json plan = nlohmann::json::parse(all.out).at(0);
+    const double allowed = 0.001 * static_cast<double>(Requests(entry.path()));
+    EXPECT_LE(plan.at("stall_seconds").get<double>(),
+              plan.at("best_stall_seconds").get<double>() + allowed)
+        << entry.path() << " on " << best;
   }
 }
 

@@ -51,6 +51,23 @@ TEST(VramctlTest, ExplainTakesOneDecision) {
   EXPECT_THAT(Vramctl({"explain", "1", "2"}).output, HasSubstr("'1 2' given"));
 }
 
+TEST(VramctlTest, FlagsThatItDoesNotHaveAreNamed) {
+  const ProgramEnd end = Vramctl({"status", "--limt=3"});
+  EXPECT_EQ(end.status, 2);
+  EXPECT_THAT(end.output, AllOf(HasSubstr("vramctl: --limt is no flag"), HasSubstr("--limit")));
+  EXPECT_THAT(Vramctl({"status", "--timeout=soon"}).output, HasSubstr("--timeout: soon given"));
+  EXPECT_THAT(Vramctl({"decisions", "--limit=a"}).output, HasSubstr("--limit: a given, 1 to 4096"));
+}
+
+TEST(VramctlTest, WhatCannotBeWrittenIsAnError) {
+  for (const char* command : {"--help", "simulate --random=1", "plan --random=1 --format=json"}) {
+    const ProgramEnd end =
+        RunProgram({"sh", "-c", std::string("exec " VRAMCTL_PATH " ") + command + " >/dev/full"});
+    EXPECT_EQ(end.status, 2) << command;
+    EXPECT_THAT(end.output, HasSubstr("vramctl: cannot write to standard output"));
+  }
+}
+
 TEST(VramctlTest, TheAddressOfTheEnvironmentIsTheDefault) {
   const ProgramEnd end = RunProgram(
       {"VRAM_BROKER_ADDRESS=unix:/nonexistent/env.sock", VRAMCTL_PATH, "status", "--timeout=2s"});

@@ -40,11 +40,26 @@ TEST(WorkloadFile, NamesWhatIsWrong) {
       {{"\"count\": 2", "\"count\": 0"}, "components[0].layer_groups[0].count: 0 given"},
       {{"\"name\": \"good\"", "\"nom\": \"good\""}, "no workload: "},
       {{"{", "["}, "no workload: "},
+      {{"\"a\"", "\"a\\n\""}, "components[0].name: \"a\\n\" given; 1 to 128"},
+      {{"\"component\": \"a\"", "\"component\": \"\\u0007\""},
+       "pipelines[0].stages[0].component: \"\\x07\" is no component"},
+      {{"\"runs\"", "\"max_concurrent_runs\": 2000, \"runs\""},
+       "max_concurrent_runs: 2000 given; 1 to 1024 is allowed"},
   };
   for (const auto& [change, message] : cases) {
     const absl::StatusOr<sim::Workload> w = ParseWorkload(absl::StrReplaceAll(kGood, {change}));
     EXPECT_EQ(w.status().code(), absl::StatusCode::kInvalidArgument) << message;
     EXPECT_THAT(std::string(w.status().message()), HasSubstr(message));
+  }
+}
+
+TEST(WorkloadFile, SaysNothingThatATerminalWouldTake) {
+  for (const std::string& text :
+       {absl::StrReplaceAll(kGood, {{"\"name\": \"good\"", "\"\x1b[31m\": \"x\""}}),
+        "{" + std::string(1 << 20, '\x1b')}) {
+    const std::string message(ParseWorkload(text).status().message());
+    EXPECT_LT(message.size(), 2000u);
+    EXPECT_EQ(message.find('\x1b'), std::string::npos) << message;
   }
 }
 

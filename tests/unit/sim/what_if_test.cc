@@ -39,6 +39,23 @@ TEST(WhatIf, TheLeastCardIsTheLeast) {
   }
 }
 
+TEST(WhatIf, RoundsUpToWhatTablesShow) {
+  const std::pair<int64_t, int64_t> cases[] = {
+      {0, 0},
+      {1023, 1023},
+      {1024, 1024},
+      {1025, 1126},  // 1.1 KiB
+      {kMiB - 1, kMiB},
+      {kMiB + 1, kMiB + 104857},  // 1.1 MiB
+      {int64_t{1} << 30, int64_t{1} << 30},
+      {(int64_t{1} << 30) + 1, (int64_t{1} << 30) + 10737418},  // 1.01 GiB
+      {(int64_t{3} << 30) / 2, (int64_t{3} << 30) / 2}};
+  for (const auto& [bytes, shown] : cases) {
+    EXPECT_EQ(RoundUpAsShown(bytes), shown);
+    EXPECT_EQ(RoundUpAsShown(shown), shown);
+  }
+}
+
 TEST(WhatIf, FindsWhatStaysAndTheCardThatLosesNothingMore) {
   Options options;
   options.load_ahead = false;
