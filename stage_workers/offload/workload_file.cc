@@ -11,6 +11,8 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "stage_workers/offload/layers.h"
 
@@ -20,6 +22,9 @@ namespace {
 constexpr int kMaxNamed = 256;
 constexpr int kMaxStages = 64;
 constexpr int kMaxRuns = 100'000;
+constexpr int kMaxNameBytes = 128;
+// As many uses as may wait at a broker.
+constexpr int kMaxConcurrentRuns = 1024;
 // Bytes of a component in all; keeps sums far from overflow.
 constexpr int64_t kMaxComponentBytes = int64_t{1} << 50;
 
@@ -44,19 +49,45 @@ absl::Status FiniteAtLeastZero(const std::string& field, double value) {
   return Invalid(field, absl::StrCat(value), "a finite number of 0 or more is needed");
 }
 
-// Not empty, and not taken before.
+// What was given, escaped and cut so that it can go into a message.
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kShown = 40;
+  return absl::StrCat(
+      "\"", absl::CHexEscape(text.substr(0, kShown)),
+      text.size() > kShown ? absl::StrCat("...\" (", text.size(), " bytes)") : "\"");
+}
+
+// What the JSON parser says quotes the file: without control characters, and not without end.
+std::string Shown(google::protobuf::StringPiece message) {
+  constexpr size_t kShown = 400;
+  return absl::Utf8SafeCHexEscape(
+      absl::string_view(message.data(), std::min<size_t>(message.size(), kShown)));
+}
+
+absl::Status CheckName(const std::string& field, const std::string& name) {
+  const bool good = !name.empty() && name.size() <= kMaxNameBytes &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
+                    });
+  if (good) return absl::OkStatus();
+  return Invalid(
+      field, Quoted(name),
+      absl::StrCat("1 to ", kMaxNameBytes, " letters, digits, '.', '-' and '_' are allowed"));
+}
+
+// A good one, and not taken before.
 absl::Status NewName(const std::string& field, const std::string& name,
                      std::set<std::string>& names) {
-  if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(field, ": empty"));
+  if (absl::Status status = CheckName(field, name); !status.ok()) return status;
   if (names.insert(name).second) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": \"", name, "\" is used before"));
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", Quoted(name), " is used before"));
 }
 
 absl::Status KnownName(const std::string& field, const std::string& name,
                        const std::set<std::string>& names, const char* what) {
   if (names.count(name) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(field, ": \"", name, "\" is no ", what, " of this workload"));
+      absl::StrCat(field, ": ", Quoted(name), " is no ", what, " of this workload"));
 }
 
 // The first of several checks that fails.
@@ -65,6 +96,13 @@ absl::Status First(std::initializer_list<absl::Status> checks) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+// 0 stands for 1.
+absl::Status CheckConcurrentRuns(int count) {
+  if (count >= 0 && count <= kMaxConcurrentRuns) return absl::OkStatus();
+  return Invalid("max_concurrent_runs", absl::StrCat(count),
+                 absl::StrCat("1 to ", kMaxConcurrentRuns, " is allowed"));
 }
 
 absl::Status CheckDevice(const v1::WorkloadDevice& device) {
@@ -134,21 +172,12 @@ absl::Status CheckPipeline(const std::string& field, const v1::WorkloadPipeline&
   return absl::OkStatus();
 }
 
-absl::Status CheckName(const std::string& name) {
-  const bool good = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == '-' || c == '_';
-  });
-  if (good) return absl::OkStatus();
-  return Invalid("name", absl::StrCat("\"", name, "\""),
-                 "letters, digits, '.', '-' and '_' are allowed, at least one");
-}
-
 }  // namespace
 
 absl::Status CheckWorkload(const v1::Workload& workload) {
   if (absl::Status status =
-          First({CheckName(workload.name()), CheckDevice(workload.device()),
-                 AtLeast("max_concurrent_runs", workload.max_concurrent_runs(), 0),
+          First({CheckName("name", workload.name()), CheckDevice(workload.device()),
+                 CheckConcurrentRuns(workload.max_concurrent_runs()),
                  AtMostEntries("components", workload.components_size(), kMaxNamed),
                  AtMostEntries("pipelines", workload.pipelines_size(), kMaxNamed),
                  AtMostEntries("runs", workload.runs_size(), kMaxRuns)});
@@ -184,7 +213,7 @@ absl::StatusOr<v1::Workload> LoadWorkload(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": a directory; a JSON file of a workload is needed"));
+        absl::StrCat(path, ": is a directory; a JSON file of a workload is needed"));
   }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
@@ -202,7 +231,7 @@ absl::StatusOr<v1::Workload> LoadWorkload(const std::string& path) {
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &workload);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": no workload: ", std::string(parsed.message())));
+        absl::StrCat(path, ": no workload: ", Shown(parsed.message())));
   }
   if (absl::Status status = CheckWorkload(workload); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));

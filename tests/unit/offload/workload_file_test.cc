@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -110,6 +111,23 @@ TEST(WorkloadFile, ChecksEveryBound) {
     const absl::Status status = CheckWorkload(workload);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.field;
     EXPECT_THAT(std::string(status.message()), testing::StartsWith(c.field + ":"));
+  }
+}
+
+TEST(WorkloadFile, ShowsWhatWasGivenAndWhatIsAllowed) {
+  const std::pair<const char*, std::function<void(v1::Workload&)>> cases[] = {
+      {"max_concurrent_runs: 1025 given; 1 to 1024 is allowed",
+       [](auto& w) { w.set_max_concurrent_runs(1025); }},
+      {"components[0].name: \"a\\x1b\" given; 1 to 128 letters",
+       [](auto& w) { w.mutable_components(0)->set_name("a\x1b"); }},
+      {"pipelines[0].name: \"pppppppppppppppppppppppppppppppppppppppp...\" (129 bytes) given",
+       [](auto& w) { w.mutable_pipelines(0)->set_name(std::string(129, 'p')); }},
+      {"pipelines[0].stages[0].component: \"\\n\" is no",
+       [](auto& w) { w.mutable_pipelines(0)->mutable_stages(0)->set_component("\n"); }}};
+  for (const auto& [message, change] : cases) {
+    v1::Workload workload = Small();
+    change(workload);
+    EXPECT_THAT(std::string(CheckWorkload(workload).message()), testing::StartsWith(message));
   }
 }
 

@@ -73,7 +73,7 @@ TEST_F(ProgramFlagsTest, PipelineRun) {
   ExpectRunRefused({"--workers=a=unix:/x,a=unix:/y"},
                    {"--workers: 'a=unix:/y' given; a has an address already"});
   ExpectRefused({VRAM_PIPELINE, "run", "--workload=" + folder_},
-                {folder_ + ": a directory; a JSON file of a workload is needed"});
+                {folder_ + ": is a directory; a JSON file of a workload is needed"});
 }
 
 TEST_F(ProgramFlagsTest, PipelineDemo) {
