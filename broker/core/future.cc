@@ -233,7 +233,7 @@ void AddComponents(const State& state, const Device& device, Problem* problem) {
     PlanComponent p;
     p.layers = c.permanent() ? &NoLayers() : &c.spec.layers;
     const double rate = LinkRate(c, device);
-    p.sigma = ExposedSecondsPerByte(c.pass_seconds(), p.layers->All(), rate);
+    p.sigma = c.permanent() ? 0 : Sigma(c, device);
     p.link_share = LinkShare(c.pass_seconds(), p.layers->All(), rate);
     p.held = c.permanent() || c.use.has_value() ? 0 : std::min(c.held, c.target());
     p.keep_by_recency = KeptByRecency(c, device);

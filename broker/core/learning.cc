@@ -14,6 +14,21 @@ double LinkRate(const Component& c, const Device& device) {
   return c.estimates.LinkRate(start);
 }
 
+double Sigma(const Component& c, const Device& device) {
+  return ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
+}
+
+double SecondsPerPass(const Component& c, int resident, const Device& device) {
+  if (c.pass_seconds() <= 0) return 0;
+  const Bytes streamed = c.spec.layers.All() - c.spec.layers.Of(resident);
+  return c.pass_seconds() + (c.permanent() ? 0 : Sigma(c, device) * streamed.as_double());
+}
+
+double SecondsLeft(const Component& c, const Device& device, absl::Time now) {
+  const double all = SecondsPerPass(c, c.use->granted, device) * c.use->spec.passes;
+  return std::max(0.0, all - absl::ToDoubleSeconds(now - c.use->began));
+}
+
 void Machine::Impl::Learn(const Measurements& measured, Component* c) {
   VRAM_CHECK(c->use.has_value());
   Device& device = DeviceOf(SessionOf(*c));

@@ -144,8 +144,7 @@ void Machine::Impl::NoteStall(const Component& c, const Measurements& measured) 
   if (measured.warm_up || measured.passes <= 0) return;
   Device& device = DeviceOf(SessionOf(c));
   const RunningUse& use = *c.use;
-  const double sigma =
-      ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
+  const double sigma = Sigma(c, device);
   const double planned_stall =
       sigma *
       ((c.spec.layers.All() - c.spec.layers.Of(std::min(use.held_at_begin, use.granted)))

@@ -218,6 +218,14 @@ struct Device {
 // else what the device is said to have.
 double LinkRate(const Component& c, const Device& device);
 
+// Seconds lost to each byte of it that is streamed in a pass (planner.h).
+double Sigma(const Component& c, const Device& device);
+// What a pass takes with so many layers resident, copies that compute does not hide included. 0: its
+// compute was never measured.
+double SecondsPerPass(const Component& c, int resident, const Device& device);
+// Until its running use is over, at least 0.
+double SecondsLeft(const Component& c, const Device& device, absl::Time now);
+
 inline ActivationAsk AskOf(const StageSpec& stage) {
   return {stage.shape, stage.activation, stage.activation_is_exact};
 }

@@ -12,7 +12,7 @@ namespace vrambroker::core {
 namespace {
 
 // A wait must gain so many times its length.
-constexpr double kWaitMargin = 2;
+constexpr double kWaitMargin = 1;
 
 // A use that runs: when it is over, how long its component's next uses would wait for its room, and
 // the room.
@@ -41,8 +41,7 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
                                   int64_t bytes) const {
   const Device& device = state.devices.at(state.sessions.at(c.session).device);
   const int most = Most(c, w->spec);
-  const double sigma =
-      ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
+  const double sigma = Sigma(c, device);
   if (c.permanent() || layers >= most || sigma <= 0 || w->spec.passes <= 1) return false;
   if (w->end_until.has_value() && now >= *w->end_until) return false;
   const double own = c.pass_seconds() * w->spec.passes;
@@ -52,12 +51,10 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
     if (state.sessions.at(other.session).device != device.spec.uuid) continue;
     const double ran = absl::ToDoubleSeconds(now - other.use->began);
     const Bytes back = NeedsCharge(other) + (other.permanent() ? Bytes() : LayerCharge(other));
-    const double end = std::max(0.0, other.pass_seconds() * other.use->spec.passes - ran);
+    const double end = SecondsLeft(other, device, now);
     const double again = absl::ToDoubleSeconds(device.habits.Interval(ComponentName(other)));
-    const double all_streamed =
-        ExposedSecondsPerByte(other.pass_seconds(), other.spec.layers.All(),
-                              LinkRate(other, device)) *
-        (other.use->spec.passes - 1) * other.spec.layers.All().as_double();
+    const double all_streamed = Sigma(other, device) * (other.use->spec.passes - 1) *
+                                other.spec.layers.All().as_double();
     ends.push_back({end, Delay(again, ran, end + own, all_streamed), back.count()});
   }
   std::sort(ends.begin(), ends.end(),
@@ -91,8 +88,7 @@ bool Machine::Impl::BetterAlone(const WaitingUse& w, const Component& c, int lay
                                 int alone) const {
   if (c.permanent() || c.pass_seconds() <= 0) return false;
   const Device& device = state.devices.at(state.sessions.at(c.session).device);
-  const double sigma =
-      ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
+  const double sigma = Sigma(c, device);
   const Bytes more = c.spec.layers.Of(alone) - c.spec.layers.Of(layers);
   return sigma * (w.spec.passes - 1) * more.as_double() >
          kWaitMargin * w.spec.passes * c.pass_seconds();
