@@ -18,14 +18,20 @@ double Sigma(const Component& c, const Device& device) {
   return ExposedSecondsPerByte(c.pass_seconds(), c.spec.layers.All(), LinkRate(c, device));
 }
 
-double SecondsPerPass(const Component& c, int resident, const Device& device) {
+double UseSeconds(const Component& c, int passes, int there, int resident, const Device& device) {
   if (c.pass_seconds() <= 0) return 0;
-  const Bytes streamed = c.spec.layers.All() - c.spec.layers.Of(resident);
-  return c.pass_seconds() + (c.permanent() ? 0 : Sigma(c, device) * streamed.as_double());
+  const double compute = c.pass_seconds() * passes;
+  if (c.permanent()) return compute;
+  const LayerTable& layers = c.spec.layers;
+  const Bytes first = layers.All() - layers.Of(std::min(there, resident));
+  const Bytes later = layers.All() - layers.Of(resident);
+  return compute + Sigma(c, device) * (first.as_double() + (passes - 1) * later.as_double());
 }
 
 double SecondsLeft(const Component& c, const Device& device, absl::Time now) {
-  const double all = SecondsPerPass(c, c.use->granted, device) * c.use->spec.passes;
+  const RunningUse& use = *c.use;
+  const double all =
+      UseSeconds(c, use.spec.passes, use.held_at_begin, use.granted, device);
   return std::max(0.0, all - absl::ToDoubleSeconds(now - c.use->began));
 }
 

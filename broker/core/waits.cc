@@ -44,7 +44,7 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
   const double sigma = Sigma(c, device);
   if (c.permanent() || layers >= most || sigma <= 0 || w->spec.passes <= 1) return false;
   if (w->end_until.has_value() && now >= *w->end_until) return false;
-  const double own = c.pass_seconds() * w->spec.passes;
+  const double own = UseSeconds(c, w->spec.passes, c.held, most, device);
   std::vector<RoomBack> ends;
   for (const auto& [id, other] : state.components) {
     if (!other.use.has_value() || other.pass_seconds() <= 0) continue;
