@@ -30,8 +30,7 @@ double UseSeconds(const Component& c, int passes, int there, int resident, const
 
 double SecondsLeft(const Component& c, const Device& device, absl::Time now) {
   const RunningUse& use = *c.use;
-  const double all =
-      UseSeconds(c, use.spec.passes, use.held_at_begin, use.granted, device);
+  const double all = UseSeconds(c, use.spec.passes, use.held_at_begin, use.granted, device);
   return std::max(0.0, all - absl::ToDoubleSeconds(now - c.use->began));
 }
 

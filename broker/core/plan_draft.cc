@@ -20,6 +20,9 @@ PlanModel::PlanModel(const PlanProblem& problem) : p(problem) {
   for (int i = 0; i < static_cast<int>(p.uses.size()); ++i) {
     const PlanUse& u = p.uses[i];
     const PlanComponent& c = p.components[u.component];
+    resident_values.push_back(u.granted >= 0 ? 0 : u.probability * c.sigma * (u.passes - 1));
+    const int spread = u.last_slot - u.first_slot + 1;
+    link_takes.push_back(loads() && u.certain() ? c.link_share / spread : 0);
     const int from = latest[u.component];
     latest[u.component] = i;
     if (u.granted >= 0) continue;  // what it has, it has
@@ -45,10 +48,8 @@ PlanModel::PlanModel(const PlanProblem& problem) : p(problem) {
 Draft::Draft(const PlanModel& model, const std::vector<bool>& whole) : m_(&model) {
   const PlanProblem& p = m_->p;
   free_.assign(p.slots, p.capacity.count());
-  link_ = p.link;
   kept_.assign(m_->gaps.size(), 0);
   loaded_.assign(m_->gaps.size(), 0);
-  if (m_->loads()) loads_.assign(m_->gaps.size(), {});
   resident_.reserve(p.uses.size());
   for (int i = 0; i < static_cast<int>(p.uses.size()); ++i) {
     const PlanUse& u = p.uses[i];
@@ -60,13 +61,26 @@ Draft::Draft(const PlanModel& model, const std::vector<bool>& whole) : m_(&model
     const int64_t needs = u.certain() ? u.need.count() : 0;
     Take(u.first_slot, u.last_slot,
          layers.Of(have).count() + needs + (window ? u.window.count() : 0));
-    if (!m_->loads() || !u.certain()) continue;
-    // Of a use that runs the first pass is taken to be over.
-    const int64_t streamed = layers.All().count() * u.passes -
-                             layers.Of(have).count() * (u.granted >= 0 ? u.passes : u.passes - 1);
-    ReturnLink(i, -streamed, 1);
   }
   for (int64_t free : free_) feasible_ &= free >= 0;
+}
+
+void Draft::BeginLoads() {
+  link_ = m_->p.link;
+  loads_.assign(m_->gaps.size(), {});
+  for (int i = 0; i < static_cast<int>(resident_.size()); ++i) {
+    const PlanUse& u = m_->p.uses[i];
+    if (!u.certain()) continue;
+    const LayerTable& layers = m_->Layers(i);
+    // Of a use that runs the first pass is taken to be over.
+    const int64_t first = u.granted >= 0           ? layers.Of(resident_[i]).count()
+                          : m_->gap_before[i] >= 0 ? layers.Of(kept_[m_->gap_before[i]]).count()
+                                                   : 0;
+    ReturnLink(
+        i,
+        first + layers.Of(resident_[i]).count() * (u.passes - 1) - layers.All().count() * u.passes,
+        1);
+  }
 }
 
 void Draft::Take(int first, int last, int64_t bytes) {
@@ -75,10 +89,9 @@ void Draft::Take(int first, int last, int64_t bytes) {
 
 // Spread evenly over the slots of the use.
 void Draft::ReturnLink(int use, int64_t bytes, double passes) {
+  if (link_.empty()) return;
+  const double each = m_->link_takes[use] * passes * static_cast<double>(bytes);
   const PlanUse& u = m_->p.uses[use];
-  if (link_.empty() || !u.certain()) return;
-  const double each = m_->p.components[u.component].link_share * passes *
-                      static_cast<double>(bytes) / (u.last_slot - u.first_slot + 1);
   for (int s = u.first_slot; s <= u.last_slot; ++s) link_[s] += each;
 }
 
@@ -172,7 +185,7 @@ int64_t Draft::MostLoadable(const Gap& g, int slots, int64_t have) const {
 
 void Draft::Load(int gap, int most) {
   const Gap& g = m_->gaps[gap];
-  if (!m_->loads() || g.to == kNoUse || loaded_[gap] > 0) return;
+  if (link_.empty() || g.to == kNoUse || loaded_[gap] > 0) return;
   const int reach = std::min(most, ReachableResident(g.to));
   if (reach <= kept_[gap] || g.last < g.first) return;
   const LayerTable& layers = m_->LayersOf(g.component);

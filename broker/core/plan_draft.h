@@ -36,21 +36,25 @@ struct PlanModel {
     return u.granted >= 0 ? u.granted : u.max_resident;
   }
   // Seconds saved by a byte that is resident during the use.
-  double ResidentValue(int use) const {
-    const PlanUse& u = p.uses[use];
-    return u.granted >= 0 ? 0 : u.probability * p.components[u.component].sigma * (u.passes - 1);
-  }
+  double ResidentValue(int use) const { return resident_values[use]; }
   bool loads() const { return !p.link.empty(); }
 
   const PlanProblem& p;
   std::vector<Gap> gaps;
-  std::vector<int> gap_before;  // of each use
+  std::vector<int> gap_before;          // of each use
+  std::vector<double> resident_values;  // of each use
+  // Of each use: bytes that it takes from the link in each of its slots for a byte that it streams
+  // in one pass. 0 where nothing is loaded ahead.
+  std::vector<double> link_takes;
 };
 
 class Draft {
  public:
-  // `whole`: of each use, whether it has all its layers and no window.
+  // `whole`: of each use, whether it has all its layers and no window. Nothing is loaded ahead.
   Draft(const PlanModel& model, const std::vector<bool>& whole);
+  // From here on layers can be loaded ahead, and the link is kept account of. Requires a model that
+  // loads.
+  void BeginLoads();
 
   bool feasible() const { return feasible_; }
   int resident(int use) const { return resident_[use]; }
@@ -60,6 +64,7 @@ class Draft {
   int there(int gap) const { return kept_[gap] + loaded_[gap]; }
   const std::array<int64_t, kLoadReach>& loads(int gap) const { return loads_[gap]; }
   int64_t free(int slot) const { return free_[slot]; }
+  // Once loads have begun.
   double link(int slot) const { return link_[slot]; }
   // Least free bytes of the slots first to last; all of the card where there are none.
   int64_t Room(int first, int last) const;
@@ -89,7 +94,7 @@ class Draft {
 
   const PlanModel* m_;
   std::vector<int64_t> free_;  // by slot; below zero where needs alone do not fit
-  std::vector<double> link_;   // by slot
+  std::vector<double> link_;   // by slot; empty until loads begin
   std::vector<int> resident_;  // by use
   std::vector<int> kept_;      // by gap
   std::vector<int> loaded_;    // by gap

@@ -21,6 +21,7 @@ int64_t AsBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, 1e15
 // is worth improving.
 void LoadSearch::Improve(const std::vector<bool>& whole, const std::vector<bool>& fits,
                          Draft* best) const {
+  best->BeginLoads();
   ImproveLoads(best);
   // Of a single pass the window is often the cheaper one: the rest of its layers leave room to
   // load.
@@ -47,6 +48,7 @@ void LoadSearch::Improve(const std::vector<bool>& whole, const std::vector<bool>
 
 Draft LoadSearch::LatePass(const std::vector<bool>& whole, const std::vector<Item>& order) const {
   Draft d(m_, whole);
+  d.BeginLoads();
   for (const Item& item : order) {
     if (item.value <= 0) break;
     RaiseLate(item, &d);

@@ -19,6 +19,7 @@ constexpr int kWindowRounds = 3;
 constexpr int kExchangesPerGap = 2;
 
 constexpr size_t kFlippedComponents = 8;
+constexpr double kHopeless = 0.9;
 
 class Search {
  public:
@@ -63,15 +64,17 @@ class Search {
     return first;
   }
 
-  Draft BestOrder(const std::vector<bool>& whole) const {
+  Draft BestOrder(const std::vector<bool>& whole) {
     Draft best = Pass(whole, orders_[0]);
     double saved = best.Saved();
+    order_ = 0;
     for (size_t i = 1; i < orders_.size(); ++i) {
       Draft d = Pass(whole, orders_[i]);
       const double s = d.Saved();
       if (s <= saved) continue;
       best = std::move(d);
       saved = s;
+      order_ = i;
     }
     return best;
   }
@@ -91,11 +94,11 @@ class Search {
   }
 
   // Takes `candidate`, improved, where it saves more.
-  void Try(std::vector<bool> candidate, std::vector<bool>* whole, Draft* best,
-           double* saved) const {
-    Draft draft = BestOrder(candidate);
+  void Try(std::vector<bool> candidate, std::vector<bool>* whole, Draft* best, double* saved) {
+    Draft draft = Pass(candidate, orders_[order_]);
     if (!draft.feasible()) return;
     double s = draft.Saved();
+    if (s <= kHopeless * *saved) return;
     ImproveWindows(&candidate, &draft, &s);
     if (s <= *saved) return;
     *best = std::move(draft);
@@ -104,7 +107,7 @@ class Search {
   }
 
   // A use that all but holds its layers can have the rest in place of its window.
-  void ImproveWindows(std::vector<bool>* whole, Draft* best, double* saved) const {
+  void ImproveWindows(std::vector<bool>* whole, Draft* best, double* saved) {
     for (int round = 0; round < kWindowRounds; ++round) {
       std::vector<bool> more = *whole;
       for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
@@ -233,6 +236,7 @@ class Search {
   const PlanModel m_;
   const PlanProblem& p_;
   std::vector<std::vector<Item>> orders_;
+  size_t order_ = 0;
 };
 
 }  // namespace

@@ -220,8 +220,8 @@ double LinkRate(const Component& c, const Device& device);
 
 // Seconds lost to each byte of it that is streamed in a pass (planner.h).
 double Sigma(const Component& c, const Device& device);
-// What a use takes, copies that compute does not hide included: `there` layers are on the device when
-// it begins, `resident` in its later passes. 0: its compute was never measured.
+// What a use takes, copies that compute does not hide included: `there` layers are on the device
+// when it begins, `resident` in its later passes. 0: its compute was never measured.
 double UseSeconds(const Component& c, int passes, int there, int resident, const Device& device);
 // Until its running use is over, at least 0.
 double SecondsLeft(const Component& c, const Device& device, absl::Time now);

@@ -53,8 +53,8 @@ bool Machine::Impl::WaitsForAnEnd(WaitingUse* w, const Component& c, int layers,
     const Bytes back = NeedsCharge(other) + (other.permanent() ? Bytes() : LayerCharge(other));
     const double end = SecondsLeft(other, device, now);
     const double again = absl::ToDoubleSeconds(device.habits.Interval(ComponentName(other)));
-    const double all_streamed = Sigma(other, device) * (other.use->spec.passes - 1) *
-                                other.spec.layers.All().as_double();
+    const double all_streamed =
+        Sigma(other, device) * (other.use->spec.passes - 1) * other.spec.layers.All().as_double();
     ends.push_back({end, Delay(again, ran, end + own, all_streamed), back.count()});
   }
   std::sort(ends.begin(), ends.end(),
