@@ -292,10 +292,12 @@ absl::Status Engine::WaitReady(absl::Time deadline) {
   for (const auto& [name, status] : place_errors_) return status;
   if (in_time) return absl::OkStatus();
   if (!session_.refused().empty()) return absl::ResourceExhaustedError(Refusals());
+  // A broker that refused is there: its own words say what to do.
+  const bool silent = last_refusal_.ok() || absl::IsUnavailable(last_refusal_);
   return absl::DeadlineExceededError(
       absl::StrCat("no session with the broker at ", options_.address,
                    last_refusal_.ok() ? "" : absl::StrCat(" (", last_refusal_.ToString(), ")"),
-                   ". Is vram-brokerd running, and is this its address?"));
+                   silent ? ". Is vram-brokerd running, and is this its address?" : ""));
 }
 
 std::string Engine::WaitingFor() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "stage_workers/offload/weights_writer.h"
@@ -11,6 +12,8 @@ namespace vrambroker::pipeline {
 namespace {
 
 constexpr absl::Duration kAttachTimeout = absl::Seconds(30);
+// The session is there sooner, or it is said what it waits for.
+constexpr absl::Duration kSayWhatIsWaitedFor = absl::Milliseconds(300);
 // A run waits so long for an answer of the broker.
 constexpr absl::Duration kAnswerPatience = absl::Milliseconds(250);
 // With nothing to tell, or nobody to tell it to, the session is looked at this often.
@@ -28,6 +31,39 @@ v1::DeclarePipelineRequest ToDeclaration(const v1::WorkloadPipeline& pipeline, i
   return request;
 }
 
+// What keeps the session from beginning, and what can be done about it.
+std::string Waiting(const client::BrokerClient& client) {
+  std::string waiting = client.WaitingFor();
+  if (absl::StrContains(waiting, "is in use by process")) {
+    absl::StrAppend(&waiting, "; give this run another --name, or wait for that process to end");
+  }
+  return waiting;
+}
+
+// Says at once, and whenever it changes, what it waits for.
+absl::Status WaitForSession(client::BrokerClient& client,
+                            const std::function<void(const std::string&)>& notice) {
+  const absl::Time give_up = absl::Now() + kAttachTimeout;
+  std::string said;
+  while (true) {
+    const absl::Status ready =
+        client.WaitReady(std::min(give_up, absl::Now() + kSayWhatIsWaitedFor));
+    if (ready.ok()) return ready;
+    const std::string waiting = Waiting(client);
+    if (!absl::IsDeadlineExceeded(ready)) {
+      return absl::Status(ready.code(), waiting.empty() ? std::string(ready.message()) : waiting);
+    }
+    if (absl::Now() >= give_up) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(waiting, "; given up after ", absl::FormatDuration(kAttachTimeout)));
+    }
+    if (notice && waiting != said && !waiting.empty()) {
+      notice(absl::StrCat("waits up to ", absl::FormatDuration(kAttachTimeout), ": ", waiting));
+    }
+    said = waiting;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Declarations>> Declarations::Create(const DriverOptions& options) {
@@ -40,11 +76,7 @@ absl::StatusOr<std::unique_ptr<Declarations>> Declarations::Create(const DriverO
   absl::StatusOr<std::unique_ptr<client::BrokerClient>> client =
       client::BrokerClient::Create(std::move(client_options));
   if (!client.ok()) return client.status();
-  absl::Status ready = (*client)->WaitReady(absl::Now() + kAttachTimeout);
-  if (!ready.ok()) {
-    return absl::Status(ready.code(), absl::StrCat("no session with the broker at '",
-                                                   options.broker, "': ", ready.message()));
-  }
+  if (absl::Status ready = WaitForSession(**client, options.notice); !ready.ok()) return ready;
   for (const v1::WorkloadPipeline& pipeline : options.workload.pipelines()) {
     absl::Status status = (*client)->DeclarePipeline(ToDeclaration(pipeline, options.bytes_scale));
     if (!status.ok()) return status;

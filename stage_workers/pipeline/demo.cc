@@ -45,8 +45,8 @@ void TakeRequests(const DriverReport& report, ArmResult* arm) {
   }
   arm->ran = true;
   arm->stall_seconds = stall / std::max<double>(1, arm->request_seconds.size());
-  arm->bytes_to_device = report.bytes_to_device;
-  arm->bytes_loaded_ahead = std::max<int64_t>(report.bytes_to_device - of_uses, 0);
+  arm->bytes_to_device = report.bytes_to_device.value_or(of_uses);
+  arm->bytes_loaded_ahead = arm->bytes_to_device - of_uses;
 }
 
 class ArmRunner {

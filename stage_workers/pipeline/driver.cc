@@ -23,6 +23,8 @@ namespace vrambroker::pipeline {
 namespace {
 
 constexpr absl::Duration kStatusTimeout = absl::Seconds(30);
+// At the end a worker that does not answer has been stopped or hangs.
+constexpr absl::Duration kLastStatusTimeout = absl::Seconds(2);
 // A worker that is not ready is asked again after this.
 constexpr absl::Duration kAskAgain = absl::Milliseconds(50);
 
@@ -218,11 +220,11 @@ class Driver {
   }
 
   // Bytes that the workers have copied so far.
-  absl::StatusOr<int64_t> CopiedBytes() {
+  absl::StatusOr<int64_t> CopiedBytes(absl::Duration timeout = kStatusTimeout) {
     int64_t bytes = 0;
     // Components may share a worker, which then tells of all of them each time.
     for (const auto& [name, link] : links_) {
-      absl::StatusOr<v1::StageWorkerStatus> status = link->GetStatus(kStatusTimeout);
+      absl::StatusOr<v1::StageWorkerStatus> status = link->GetStatus(timeout);
       if (!status.ok()) return status.status();
       for (const v1::ComponentStatus& component : status->components()) {
         if (component.component() == name) bytes += component.bytes_to_device();
@@ -234,9 +236,9 @@ class Driver {
     return bytes;
   }
 
-  // A worker that is gone by now leaves the figures as they were.
+  // A worker that is gone by now leaves the figures as they were, and the bytes unknown.
   void ReadWorkers() {
-    const absl::StatusOr<int64_t> after = CopiedBytes();
+    const absl::StatusOr<int64_t> after = CopiedBytes(kLastStatusTimeout);
     if (after.ok()) report_.bytes_to_device = *after - copied_before_;
   }
 

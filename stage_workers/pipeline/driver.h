@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -94,8 +95,9 @@ struct DriverOptions {
 struct DriverReport {
   // The runs that were started, in the order of the workload.
   std::vector<RequestRecord> requests;
-  // Bytes that all workers copied to the device after the warm-ups, loading ahead included.
-  int64_t bytes_to_device = 0;
+  // Bytes that all workers copied to the device after the warm-ups, loading ahead included. Empty:
+  // not known, a worker that had counted them was gone at the end.
+  std::optional<int64_t> bytes_to_device;
   // Highest use of the card by everybody since it was made. 0: the card does not count it.
   int64_t device_peak_bytes = 0;
   std::string device_uuid;

@@ -17,7 +17,8 @@
 namespace vrambroker::pipeline {
 namespace {
 
-constexpr absl::Duration kStopPatience = absl::Seconds(20);
+// A process that was asked to end is killed after this: one that was stopped, or hangs.
+constexpr absl::Duration kStopPatience = absl::Seconds(5);
 // A worker that is not ready is asked this often why, and has as long to answer.
 constexpr absl::Duration kAskWorker = absl::Milliseconds(500);
 
@@ -180,7 +181,9 @@ absl::StatusOr<int64_t> Fleet::PeakBytes() {
 absl::Status Fleet::Stop() {
   absl::Status status;
   for (const auto& [name, child] : workers_) child->Terminate();
-  for (const auto& [name, child] : workers_) status.Update(child->Join(kStopPatience));
+  // All of them were asked at once, and have the same time.
+  const absl::Time give_up = absl::Now() + kStopPatience;
+  for (const auto& [name, child] : workers_) status.Update(child->Join(give_up - absl::Now()));
   if (broker_ != nullptr) {
     broker_->Terminate();
     status.Update(broker_->Join(kStopPatience));

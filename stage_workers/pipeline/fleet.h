@@ -67,8 +67,8 @@ class Fleet {
   double link_bytes_per_second() const { return card_->LinkBytesPerSecond(); }
   // Highest use of the card so far.
   absl::StatusOr<int64_t> PeakBytes();
-  // Ends all processes in good order; afterwards nothing of the workers is on the card. The first
-  // process that did not end well is named.
+  // Ends all processes in good order, in a few seconds even where one has been stopped; afterwards
+  // nothing of the workers is on the card. The first process that did not end well is named.
   absl::Status Stop();
 
  private:

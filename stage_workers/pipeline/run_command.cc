@@ -208,8 +208,8 @@ absl::StatusOr<FleetOptions> FleetFromFlags(const DriverOptions& driver) {
   return fleet;
 }
 
-// Runs with what is there, or with a fleet of its own.
-absl::StatusOr<DriverReport> Run(DriverOptions options) {
+// Runs with what is there, or with a fleet of its own. `stopped`: how that one ended.
+absl::StatusOr<DriverReport> Run(DriverOptions options, absl::Status* stopped) {
   if (!absl::GetFlag(FLAGS_spawn)) return RunWorkload(options);
   const absl::StatusOr<FleetOptions> fleet_options = FleetFromFlags(options);
   if (!fleet_options.ok()) return fleet_options.status();
@@ -218,14 +218,13 @@ absl::StatusOr<DriverReport> Run(DriverOptions options) {
   options.workers = (*fleet)->workers();
   options.broker = (*fleet)->broker();
   absl::StatusOr<DriverReport> report = RunWorkload(options);
-  const absl::Status stopped = (*fleet)->Stop();
-  const bool failed = !report.ok() || !stopped.ok() ||
+  *stopped = (*fleet)->Stop();
+  const bool failed = !report.ok() || !stopped->ok() ||
                       std::any_of(report->requests.begin(), report->requests.end(),
                                   [](const RequestRecord& r) { return !r.status.ok(); });
   if (failed) {
     std::fprintf(stderr, "logs of all processes: %s-*.log\n", fleet_options->log_prefix.c_str());
   }
-  if (report.ok() && !stopped.ok()) return stopped;
   if (!failed) {
     std::error_code ignored;
     std::filesystem::remove_all(std::filesystem::path(fleet_options->log_prefix).parent_path(),
@@ -244,11 +243,15 @@ int RunCommand(int argc, char** argv) {
   absl::StatusOr<DriverOptions> options = OptionsFromFlags();
   if (!options.ok()) return Fail(options.status());
   const std::string workload = options->workload.name();
-  const absl::StatusOr<DriverReport> report = Run(*std::move(options));
+  absl::Status stopped;
+  const absl::StatusOr<DriverReport> report = Run(*std::move(options), &stopped);
   if (!report.ok()) return Fail(report.status());
   const bool json = absl::GetFlag(FLAGS_format) == "json";
   std::printf("%s",
               json ? RunJson(workload, *report).c_str() : RunTable(workload, *report).c_str());
+  std::fflush(stdout);
+  // What was done stays worth saying, whatever became of a process.
+  if (!stopped.ok()) return Fail(stopped);
   return Totals(*report).failed == 0 ? 0 : 1;
 }
 

@@ -97,17 +97,21 @@ std::string RunTable(const std::string& workload, const DriverReport& report) {
   for (const RequestRecord& request : report.requests) {
     absl::StrAppend(&text, RequestRow(request));
   }
+  const auto seconds = [&totals](double value) {
+    return totals.requests > 0 ? absl::StrFormat("%.3f s", value) : std::string("-");
+  };
   absl::StrAppend(
-      &text,
-      absl::StrFormat("%d requests, %d failed: p50 %.3f s, p95 %.3f s, queued %.3f s, lost to "
-                      "loading %.3f s (means)\nmoved to the card: %s, loading ahead included; "
-                      "highest use of the card: %s\nresults: %s\n",
-                      totals.requests, totals.failed, totals.p50_seconds, totals.p95_seconds,
-                      totals.mean_queued_seconds, totals.stall_seconds,
-                      FormatBytes(report.bytes_to_device),
-                      report.device_peak_bytes > 0 ? FormatBytes(report.device_peak_bytes)
-                                                   : "not counted by this card",
-                      totals.result_sha256));
+      &text, totals.requests, " requests, ", totals.failed, " failed: p50 ",
+      seconds(totals.p50_seconds), ", p95 ", seconds(totals.p95_seconds), ", queued ",
+      seconds(totals.mean_queued_seconds), ", lost to loading ", seconds(totals.stall_seconds),
+      " (means)\nmoved to the card: ",
+      report.bytes_to_device.has_value()
+          ? absl::StrCat(FormatBytes(*report.bytes_to_device), ", loading ahead included")
+          : "not known, as a worker was gone at the end",
+      "; highest use of the card: ",
+      report.device_peak_bytes > 0 ? FormatBytes(report.device_peak_bytes)
+                                   : "not counted by this card",
+      "\nresults: ", totals.requests > 0 ? totals.result_sha256 : "-", "\n");
   if (report.undeclared_runs > 0) {
     absl::StrAppend(&text, report.undeclared_runs, " runs were not declared, the broker said: ",
                     report.undeclared_reason.ToString(), "\n");
@@ -119,6 +123,11 @@ std::string RunJson(const std::string& workload, const DriverReport& report) {
   const RunTotals totals = Totals(report);
   Json requests = Json::array();
   for (const RequestRecord& request : report.requests) requests.push_back(RequestJson(request));
+  const auto figure = [&totals](double value) {
+    return totals.requests > 0 ? Json(value) : Json(nullptr);
+  };
+  const Json moved =
+      report.bytes_to_device.has_value() ? Json(*report.bytes_to_device) : Json(nullptr);
   const Json json = {{"workload", workload},
                      {"device_uuid", report.device_uuid},
                      {"device_capacity_bytes", report.device_capacity_bytes},
@@ -126,11 +135,11 @@ std::string RunJson(const std::string& workload, const DriverReport& report) {
                      {"totals",
                       {{"requests", totals.requests},
                        {"failed", totals.failed},
-                       {"p50_seconds", totals.p50_seconds},
-                       {"p95_seconds", totals.p95_seconds},
-                       {"queued_seconds", totals.mean_queued_seconds},
-                       {"stall_seconds", totals.stall_seconds},
-                       {"bytes_to_device", report.bytes_to_device},
+                       {"p50_seconds", figure(totals.p50_seconds)},
+                       {"p95_seconds", figure(totals.p95_seconds)},
+                       {"queued_seconds", figure(totals.mean_queued_seconds)},
+                       {"stall_seconds", figure(totals.stall_seconds)},
+                       {"bytes_to_device", moved},
                        {"peak_bytes", report.device_peak_bytes},
                        {"undeclared_runs", report.undeclared_runs},
                        {"result_sha256", totals.result_sha256}}}};

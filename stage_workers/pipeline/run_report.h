@@ -21,6 +21,8 @@ struct RunTotals {
   std::string result_sha256;
 };
 
+// What is not known, and figures of requests where none ended well, are "-" or "not known" in the
+// table and null in JSON.
 RunTotals Totals(const DriverReport& report);
 std::string RunTable(const std::string& workload, const DriverReport& report);
 std::string RunJson(const std::string& workload, const DriverReport& report);

@@ -69,6 +69,20 @@ TEST(RunReport, JsonTellsRequestsStagesAndTotals) {
   EXPECT_EQ(json["totals"]["peak_bytes"], 7 << 20);
 }
 
+TEST(RunReport, WhatIsNotKnownIsNotZero) {
+  DriverReport report = Report();
+  for (RequestRecord& request : report.requests) request.status = absl::UnavailableError("gone");
+  report.bytes_to_device.reset();
+  const std::string table = RunTable("w", report);
+  EXPECT_THAT(table, HasSubstr("0 requests, 4 failed: p50 -, p95 -, queued -, lost to loading -"));
+  EXPECT_THAT(table, HasSubstr("moved to the card: not known"));
+  const auto totals = nlohmann::json::parse(RunJson("w", report))["totals"];
+  for (const char* name :
+       {"p50_seconds", "p95_seconds", "queued_seconds", "stall_seconds", "bytes_to_device"}) {
+    EXPECT_TRUE(totals.at(name).is_null()) << name;
+  }
+}
+
 TEST(RunReport, UndeclaredRunsAreSaid) {
   DriverReport report = Report();
   report.undeclared_runs = 2;
