@@ -48,6 +48,9 @@ class DriverProbe {
   virtual absl::StatusOr<DriverReading> Read() = 0;
 };
 
+// Most bytes of an emulated card: 1 TiB.
+inline constexpr int64_t kMaxEmulatedBytes = card::kMaxCapacityBytes;
+
 // Reads an emulated card, as NvmlProbe (nvml_probe.h) reads a real one.
 class EmulatedProbe : public DriverProbe {
  public:

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "broker/observe/driver_probe.h"
 #include "broker/server/size.h"
 
 namespace vrambroker::server {
@@ -98,10 +99,10 @@ absl::Status AddEmulatedDevice(const std::string& text, std::vector<EmulatedDevi
   EmulatedDeviceOption device;
   device.name = first[0];
   auto capacity = ParseBytes(first[1]);
-  if (!capacity.ok()) return capacity.status();
-  if (*capacity == 0) {
+  if (!capacity.ok() || *capacity == 0 || *capacity > observe::kMaxEmulatedBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "': a size of 0 given; above 0, at most 64TiB is allowed, such as 24GiB"));
+        "'", text, "': a size of '", first[1],
+        "' given; above 0, at most 1TiB is allowed, such as 24GiB, 31.4GiB or 512MiB"));
   }
   device.capacity_bytes = *capacity;
   for (size_t i = 1; i < fields.size(); ++i) {

@@ -18,8 +18,11 @@
 
 namespace vrambroker::card {
 
+// Most bytes of a card: 1 TiB.
+inline constexpr int64_t kMaxCapacityBytes = int64_t{1} << 40;
+
 struct EmulatedCardOptions {
-  // Size in bytes, 1 to 1 TiB. All processes must agree on it.
+  // Size in bytes, 1 to kMaxCapacityBytes. All processes must agree on it.
   int64_t capacity_bytes = 0;
   // Rate of the link, in bytes a second, for each direction and all processes together. 0 on a new
   // card: copies are not paced; on one that exists: its rate stays as it is.

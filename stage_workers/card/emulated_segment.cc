@@ -18,7 +18,6 @@ namespace {
 constexpr char kMagic[8] = {'v', 'r', 'a', 'm', 'c', 'a', 'r', 'd'};
 // Raised with every change of the header's layout.
 constexpr uint32_t kLayout = 2;
-constexpr int64_t kMaxCapacity = int64_t{1} << 40;
 
 static_assert(std::atomic<double>::is_always_lock_free);
 static_assert(std::atomic<int64_t>::is_always_lock_free);
@@ -38,9 +37,10 @@ absl::Status CheckName(const std::string& name) {
 }
 
 absl::Status CheckOptions(const EmulatedCardOptions& options) {
-  if (options.capacity_bytes < 1 || options.capacity_bytes > kMaxCapacity) {
+  if (options.capacity_bytes < 1 || options.capacity_bytes > kMaxCapacityBytes) {
     return absl::InvalidArgumentError(absl::StrCat("capacity_bytes: ", options.capacity_bytes,
-                                                   " given; 1 to ", kMaxCapacity, " are allowed"));
+                                                   " given; 1 to ", kMaxCapacityBytes,
+                                                   " (1TiB) are allowed"));
   }
   if (!(options.h2d_bytes_per_second >= 0 && options.h2d_bytes_per_second <= 1e15)) {
     return absl::InvalidArgumentError(
@@ -181,11 +181,11 @@ absl::StatusOr<std::unique_ptr<EmulatedMemory>> EmulatedMemory::Map(const std::s
       mmap(nullptr, info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (map == MAP_FAILED) return FileError(SegmentPath(name), "cannot be mapped");
   const Header* header = static_cast<const Header*>(map);
-  const bool known = std::memcmp(header->magic, kMagic, sizeof(kMagic)) == 0 &&
-                     header->layout == kLayout && header->capacity >= 1 &&
-                     header->capacity <= kMaxCapacity && header->segment_bytes == info.st_size &&
-                     header->page_count == PageCount(header->capacity) &&
-                     info.st_size == SegmentBytes(header->capacity);
+  const bool known =
+      std::memcmp(header->magic, kMagic, sizeof(kMagic)) == 0 && header->layout == kLayout &&
+      header->capacity >= 1 && header->capacity <= kMaxCapacityBytes &&
+      header->segment_bytes == info.st_size && header->page_count == PageCount(header->capacity) &&
+      info.st_size == SegmentBytes(header->capacity);
   if (!known) {
     munmap(map, info.st_size);
     return foreign("another layout");

@@ -13,45 +13,44 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "stage_workers/offload/weights_writer.h"
 #include "stage_workers/offload/workload_file.h"
+#include "stage_workers/worker/command_line.h"
 
-ABSL_FLAG(std::string, workload, "", "The workload's JSON file.");
-ABSL_FLAG(int64_t, bytes_scale, 64, "Sizes are divided by this.");
-ABSL_FLAG(std::string, output_dir, "", "Folder of the files.");
-ABSL_FLAG(std::string, component, "", "Only this component.");
-ABSL_FLAG(std::string, block_lists, "", "Lengths of block lists.");
-ABSL_FLAG(bool, force, false, "Write files anew that are right already.");
-ABSL_FLAG(std::string, format, "table", "table or json.");
+ABSL_FLAG(std::string, workload, "", "The workload: a JSON file (workload.proto). Needed.");
+ABSL_FLAG(int64_t, bytes_scale, 64,
+          "Sizes are divided by this and rounded to multiples of 64 bytes: 1 to 1048576.");
+ABSL_FLAG(std::string, output_dir, "",
+          "Where the files go, as DIR/COMPONENT.safetensors; made where it is missing. Needed.");
+ABSL_FLAG(std::string, component, "", "Only this component. Empty: all.");
+ABSL_FLAG(
+    std::string, block_lists, "",
+    "Lengths of the block lists of some components, as in text_encoder=36,27,3;dit=60. Empty: "
+    "one list for each group of layers.");
+ABSL_FLAG(bool, force, false, "Write files anew that are there already and right.");
+ABSL_FLAG(std::string, format, "table",
+          "table or json: what was written, on standard output. Progress goes to standard error.");
 
 namespace vrambroker::offload {
 namespace {
 
-constexpr char kHelp[] =
-    R"(vram-make-weights writes one safetensors file for each component of a workload: real files whose
-layers have the sizes of the workload, divided by a scale. The same input gives the same bytes.
+constexpr char kProgram[] = "vram-make-weights";
 
-  vram-make-weights --workload FILE.json --output-dir DIR [options]
-
-  --workload FILE       the workload, as JSON
-  --output-dir DIR      where the files go, as DIR/COMPONENT.safetensors; made where it is missing
-  --bytes-scale N       sizes are divided by N and rounded to multiples of 64 bytes; 1 to 1048576
-                        (default 64)
-  --component NAME      only this component (default: all)
-  --block-lists SPEC    lengths of the block lists of some components, for example
-                        text_encoder=36,27,3;dit=60 (default: one list for each group of layers)
-  --force               write files anew that are there already and right
-  --format FORMAT       table (default) or json: what was written, on standard output
-  --help                this text
-
-A file that is there, of the right size and written for just these figures is left as it is.
-Progress goes to standard error. Ends with 0, or with 1 and a message.
-)";
+worker::CommandHelp Help() {
+  return {
+      kProgram,
+      "vram-make-weights writes one safetensors file for each component of a workload: real\n"
+      "files whose layers have the sizes of the workload, divided by a scale. The same input\n"
+      "gives the same bytes; a file that is there, of the right size and written for just these\n"
+      "figures is left as it is.\n\n"
+      "  vram-make-weights --workload FILE.json --output-dir DIR [options]\n\n"
+      "Exit status: 0 done, 1 failed, 2 options or a workload that make no sense.",
+      {"workload", "output-dir", "bytes-scale", "component", "block-lists", "force", "format"}};
+}
 
 struct Job {
   WeightsPlan plan;
@@ -209,32 +208,15 @@ absl::Status Run() {
   return absl::OkStatus();
 }
 
-// Lets flags be written with dashes, as people do.
-void UnderscoreFlags(int argc, char** argv) {
-  for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
-    if (std::strncmp(argv[i], "--", 2) != 0) continue;
-    for (char* c = argv[i] + 2; *c != '\0' && *c != '='; ++c) {
-      if (*c == '-') *c = '_';
-    }
-  }
-}
-
 int Main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
-      std::fputs(kHelp, stdout);
-      return 0;
-    }
-  }
-  UnderscoreFlags(argc, argv);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  absl::Status status = rest.size() > 1
-                            ? absl::InvalidArgumentError(absl::StrCat(
-                                  "\"", rest[1], "\" given; only flags are taken, see --help"))
-                            : Run();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "vram-make-weights: %s\n", std::string(status.message()).c_str());
-  return 1;
+  const std::vector<std::string> rest = worker::ParseCommandLine(argc, argv, Help());
+  const absl::Status status = rest.empty()
+                                  ? Run()
+                                  : absl::InvalidArgumentError(absl::StrCat(
+                                        "'", rest[0], "' given; only flags are taken, see --help"));
+  if (status.ok()) return worker::EndOfOutput(kProgram, 0);
+  std::fprintf(stderr, "%s: %s\n", kProgram, std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ namespace {
 
 worker::CommandHelp Help() {
   return {
+      "vram-pipeline demo",
       "vram-pipeline demo: the qwen-image-2.1 pipeline (text encoder, DiT, VAE) in three worker\n"
       "processes on emulated cards, without a broker and with one. Prints a table for each card;\n"
       "the status is 0 if every arm that must run ran and all results are the same.\n\n"

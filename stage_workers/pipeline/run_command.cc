@@ -63,15 +63,15 @@ namespace vrambroker::pipeline {
 namespace {
 
 worker::CommandHelp Help() {
-  return {
-      "vram-pipeline run: runs a workload over stage workers and reports times, bytes and "
-      "results.\n\n"
-      "  vram-pipeline run --workload=FILE.json --workers=te=unix:/run/te.sock,... "
-      "--broker=unix:PATH\n"
-      "  vram-pipeline run --workload=FILE.json --spawn --broker=start",
-      {"workload", "workers", "broker", "declared", "name", "format", "skip-first", "stage-timeout",
-       "bytes-scale", "time-scale", "spawn", "weights-dir", "permanent", "resident", "retain",
-       "allocate", "work-dir", "bin-dir"}};
+  return {"vram-pipeline run",
+          "vram-pipeline run: runs a workload over stage workers and reports times, bytes and "
+          "results.\n\n"
+          "  vram-pipeline run --workload=FILE.json --workers=te=unix:/run/te.sock,... "
+          "--broker=unix:PATH\n"
+          "  vram-pipeline run --workload=FILE.json --spawn --broker=start",
+          {"workload", "workers", "broker", "declared", "name", "format", "skip-first",
+           "stage-timeout", "bytes-scale", "time-scale", "spawn", "weights-dir", "permanent",
+           "resident", "retain", "allocate", "work-dir", "bin-dir"}};
 }
 
 // "unix:PATH" or "HOST:PORT".

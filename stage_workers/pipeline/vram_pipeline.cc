@@ -4,8 +4,11 @@
 
 #include "stage_workers/pipeline/cleanup.h"
 #include "stage_workers/pipeline/commands.h"
+#include "stage_workers/worker/command_line.h"
 
 namespace {
+
+using vrambroker::worker::EndOfOutput;
 
 constexpr char kUsage[] =
     "Usage: vram-pipeline COMMAND [FLAGS]\n\n"
@@ -19,7 +22,7 @@ int main(int argc, char** argv) {
   const char* command = argc > 1 ? argv[1] : "";
   if (std::strcmp(command, "--help") == 0 || std::strcmp(command, "-h") == 0) {
     std::printf("%s", kUsage);
-    return 0;
+    return EndOfOutput("vram-pipeline", 0);
   }
   const bool run = std::strcmp(command, "run") == 0;
   if (!run && std::strcmp(command, "demo") != 0) {
@@ -27,6 +30,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   vrambroker::pipeline::CleanUpOnSignals();
-  return run ? vrambroker::pipeline::RunCommand(argc - 1, argv + 1)
-             : vrambroker::pipeline::DemoCommand(argc - 1, argv + 1);
+  return EndOfOutput("vram-pipeline", run ? vrambroker::pipeline::RunCommand(argc - 1, argv + 1)
+                                          : vrambroker::pipeline::DemoCommand(argc - 1, argv + 1));
 }

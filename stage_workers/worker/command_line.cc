@@ -1,6 +1,7 @@
 #include "stage_workers/worker/command_line.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -8,30 +9,18 @@
 #include <utility>
 
 #include "absl/flags/commandlineflag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
 
 namespace vrambroker::worker {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{1} << 50;
+constexpr int64_t kMaxBytes = int64_t{1} << 46;
 constexpr int kHelpColumns = 96;
-
-// "--time-scale=8" as "--time_scale=8"; what is not a flag as it is.
-std::string WithUnderscores(const std::string& argument) {
-  if (argument.size() < 3 || argument[0] != '-') return argument;
-  const size_t name = argument[1] == '-' ? 2 : 1;
-  const size_t end = std::min(argument.find('='), argument.size());
-  std::string result = argument;
-  std::replace(result.begin() + name, result.begin() + end, '-', '_');
-  return result;
-}
 
 std::string WithDashes(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
@@ -76,37 +65,84 @@ bool AsksForHelp(int argc, char** argv) {
   return false;
 }
 
-// Refuses flags that exist in the program but do nothing in this command.
-void RefuseForeignFlags(const std::vector<std::string>& arguments, const CommandHelp& help) {
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--") return;
-    if (argument.rfind("--", 0) != 0) continue;
-    std::string name = WithDashes(argument.substr(2, argument.find('=') - 2));
-    if (absl::FindCommandLineFlag(absl::StrReplaceAll(name, {{"-", "_"}})) == nullptr) continue;
-    if (std::find(help.flags.begin(), help.flags.end(), name) != help.flags.end()) continue;
-    std::fprintf(stderr, "--%s does nothing here; --help lists the flags that do\n", name.c_str());
-    std::exit(2);
+absl::Status Refusal(const std::string& name, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("--", name, what));
+}
+
+// What values of the flag look like.
+const char* Allowed(const absl::CommandLineFlag& flag) {
+  if (flag.IsOfType<bool>()) return "true or false";
+  if (flag.IsOfType<int>() || flag.IsOfType<int64_t>()) return "a whole number";
+  if (flag.IsOfType<double>()) return "a number";
+  if (flag.IsOfType<absl::Duration>()) return "a duration such as 500ms, 30s or 5m";
+  return "another value";
+}
+
+// The flag of this name. Null: the command has none; flags of the program that do nothing in this
+// command are none of its own.
+absl::CommandLineFlag* FindFlag(const std::string& name, const CommandHelp& help) {
+  if (std::find(help.flags.begin(), help.flags.end(), name) == help.flags.end()) return nullptr;
+  return absl::FindCommandLineFlag(absl::StrReplaceAll(name, {{"-", "_"}}));
+}
+
+absl::Status Set(absl::CommandLineFlag& flag, const std::string& name, const std::string& value) {
+  std::string ignored;
+  if (flag.ParseFrom(value, &ignored)) return absl::OkStatus();
+  return Refusal(name, absl::StrCat(": '", value, "' given; ", Allowed(flag), " is allowed"));
+}
+
+// Takes the flag at argv[*i], and its value where that is the next argument.
+absl::Status TakeFlag(int argc, char** argv, int* i, const CommandHelp& help) {
+  const std::string argument = argv[*i];
+  const size_t begin = argument[1] == '-' ? 2 : 1;
+  const size_t equals = argument.find('=');
+  const std::string name =
+      WithDashes(argument.substr(begin, equals == std::string::npos ? equals : equals - begin));
+  absl::CommandLineFlag* flag = FindFlag(name, help);
+  if (flag == nullptr && equals == std::string::npos && name.rfind("no", 0) == 0) {
+    flag = FindFlag(name.substr(2), help);
+    if (flag != nullptr && flag->IsOfType<bool>()) return Set(*flag, name, "false");
+    flag = nullptr;
   }
+  if (flag == nullptr) return Refusal(name, " is no flag here; --help lists them");
+  if (equals != std::string::npos) return Set(*flag, name, argument.substr(equals + 1));
+  if (flag->IsOfType<bool>()) return Set(*flag, name, "true");
+  if (*i + 1 >= argc) return Refusal(name, ": its value is missing");
+  return Set(*flag, name, argv[++*i]);
 }
 
 }  // namespace
 
 std::vector<std::string> ParseCommandLine(int argc, char** argv, const CommandHelp& help) {
-  absl::SetProgramUsageMessage(help.usage);
   if (AsksForHelp(argc, argv)) {
     PrintHelp(help);
-    std::exit(0);
+    std::exit(EndOfOutput(help.program, 0));
   }
-  std::vector<std::string> arguments(argv, argv + argc);
-  for (int i = 1; i < argc && arguments[i] != "--"; ++i) {
-    arguments[i] = WithUnderscores(arguments[i]);
+  std::vector<std::string> rest;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--") {
+      rest.insert(rest.end(), argv + i + 1, argv + argc);
+      break;
+    }
+    if (argument.size() < 2 || argument[0] != '-') {
+      rest.push_back(argument);
+      continue;
+    }
+    if (absl::Status status = TakeFlag(argc, argv, &i, help); !status.ok()) {
+      std::fprintf(stderr, "%s: %s\n", help.program.c_str(), std::string(status.message()).c_str());
+      std::exit(2);
+    }
   }
-  RefuseForeignFlags(arguments, help);
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  std::vector<char*> rest = absl::ParseCommandLine(argc, pointers.data());
-  return std::vector<std::string>(rest.begin() + 1, rest.end());
+  return rest;
+}
+
+int EndOfOutput(const std::string& program, int status) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "%s: cannot write to standard output%s%s\n", program.c_str(),
+               errno == 0 ? "" : ": ", errno == 0 ? "" : std::strerror(errno));
+  return status == 0 ? 1 : status;
 }
 
 absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& text) {
@@ -133,7 +169,7 @@ absl::StatusOr<int64_t> ParseBytes(const std::string& field, const std::string& 
   if (number.empty() || !absl::SimpleAtod(number, &value) || !std::isfinite(value) || value < 0 ||
       value * unit > static_cast<double>(kMaxBytes)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        field, ": '", text, "' given; 0 to 1024TiB is allowed, as in 24GiB, 512MiB or 1048576"));
+        field, ": '", text, "' given; 0 to 64TiB is allowed, as in 24GiB, 512MiB or 1048576"));
   }
   return static_cast<int64_t>(std::llround(value * unit));
 }

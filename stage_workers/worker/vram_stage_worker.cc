@@ -94,6 +94,7 @@ constexpr absl::Duration kGrace = absl::Seconds(5);
 
 CommandHelp Help() {
   return {
+      "vram-stage-worker",
       "vram-stage-worker: owns components of a pipeline on a card and serves them as stages.\n\n"
       "  vram-stage-worker --component=dit --weights=dit.safetensors --card=emulated:a \\\n"
       "      --listen=unix:/run/dit.sock [--broker=unix:/run/vram-broker/broker.sock]\n\n"
@@ -278,7 +279,8 @@ int main(int argc, char** argv) {
   const std::vector<std::string> rest =
       vrambroker::worker::ParseCommandLine(argc, argv, vrambroker::worker::Help());
   if (!rest.empty()) {
-    std::fprintf(stderr, "'%s' is not a flag; --help lists them\n", rest[0].c_str());
+    std::fprintf(stderr, "vram-stage-worker: '%s' is not a flag; --help lists them\n",
+                 rest[0].c_str());
     return 2;
   }
   // Lives as long as the process: its thread may be waiting at the end.

@@ -8,12 +8,11 @@
 #include <iterator>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "stage_workers/worker/command_line.h"
 #include "tests/bench/bench.h"
 
 ABSL_FLAG(std::string, only, "", "name of the one measurement to run; empty: all");
@@ -43,13 +42,6 @@ constexpr Entry kEntries[] = {
      CopyRateBench},
 #endif
 };
-
-constexpr char kFlags[] =
-    "\nFlags:\n"
-    "  --only=NAME           this measurement only; default: all\n"
-    "  --rounds=N            calls of a kind that are measured, 10 to 1000000\n"
-    "  --rest=DURATION       how long the broker at rest is watched, from 1s on; default: 10s\n"
-    "  --format=table|json   default: table\n";
 
 std::string Goal(const Figure& figure) {
   if (!figure.goal.has_value()) return "";
@@ -157,18 +149,18 @@ double Percentile(std::vector<double>* values, double fraction) {
 }  // namespace vrambroker::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(vrambroker::bench::Usage());
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument != "--help" && argument != "-h") continue;
-    std::printf("%s\n%s", vrambroker::bench::Usage().c_str(), vrambroker::bench::kFlags);
-    return 0;
-  }
-  absl::ParseCommandLine(argc, argv);
-  const std::string format = absl::GetFlag(FLAGS_format);
-  if (format != "table" && format != "json") {
-    std::fprintf(stderr, "--format: '%s' given, table or json is allowed\n", format.c_str());
+  using vrambroker::worker::EndOfOutput;
+  const std::vector<std::string> rest = vrambroker::worker::ParseCommandLine(
+      argc, argv, {"vram-bench", vrambroker::bench::Usage(), {"only", "rounds", "rest", "format"}});
+  if (!rest.empty()) {
+    std::fprintf(stderr, "vram-bench: '%s' is not a flag; --help lists them\n", rest[0].c_str());
     return 2;
   }
-  return vrambroker::bench::Run();
+  const std::string format = absl::GetFlag(FLAGS_format);
+  if (format != "table" && format != "json") {
+    std::fprintf(stderr, "vram-bench: --format: '%s' given, table or json is allowed\n",
+                 format.c_str());
+    return 2;
+  }
+  return EndOfOutput("vram-bench", vrambroker::bench::Run());
 }

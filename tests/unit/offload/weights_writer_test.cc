@@ -144,7 +144,7 @@ TEST(MakeWeights, ExplainsItselfAndItsErrors) {
   TestFolder folder;
   const std::string good = absl::StrCat("--workload ", WORKLOADS_FOLDER,
                                         "/flux-dev-32g.json --output-dir ", folder.path());
-  EXPECT_EQ(Program("").first, 1);
+  EXPECT_EQ(Program("").first, 2);
   EXPECT_EQ(Program("--workload /nowhere.json --output-dir /tmp").first, 1);
   EXPECT_THAT(Program(good + " --component none").second, HasSubstr("\"none\""));
   EXPECT_THAT(Program(good + " --block-lists none=1").second, HasSubstr("\"none\""));

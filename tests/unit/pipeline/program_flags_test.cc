@@ -119,8 +119,11 @@ TEST_F(ProgramFlagsTest, StageWorker) {
 
 TEST_F(ProgramFlagsTest, BrokerdLeavesNothingOfWhatItRefuses) {
   ExpectRefused(Brokerd({"--device=GPU-123"}), {"--device=GPU-123"});
-  ExpectRefused(Brokerd({"--emulated-device=x=0"}),
-                {"--emulated-device: 'x=0': a size of 0 given; above 0, at most 64TiB is allowed"});
+  for (const char* size : {"0", "2TiB", "70TiB", "x"}) {
+    ExpectRefused(Brokerd({absl::StrCat("--emulated-device=x=", size)}),
+                  {absl::StrCat("--emulated-device: 'x=", size, "': a size of '", size,
+                                "' given; above 0, at most 1TiB is allowed")});
+  }
   ExpectRefused(Brokerd({"--config=" + folder_}), {"--config: '" + folder_ + "' is a directory"});
   const std::string name = absl::StrCat("refused-", getpid());
   ExpectRefused(Brokerd({"--emulated-device=" + name + "=1MiB", "--reserve=2MiB"}), {"--reserve"});
@@ -139,6 +142,39 @@ TEST_F(ProgramFlagsTest, BrokerdWarnsOfVariablesThatNameNoFlag) {
   EXPECT_THAT(end.output, AllOf(HasSubstr("VRAM_BROKERD_RESERVES is set but names no flag"),
                                 HasSubstr("nearest are VRAM_BROKERD_RESERVE and "),
                                 Not(HasSubstr("SERVICE_HOST"))));
+}
+
+TEST_F(ProgramFlagsTest, WhatIsNoFlagOrNoValueIsNamed) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{VRAM_PIPELINE, "run", "--tiem-scale=8"},
+       "vram-pipeline run: --tiem-scale is no flag here; --help lists them"},
+      {{VRAM_PIPELINE, "run", "--requests=3"}, "vram-pipeline run: --requests is no flag here"},
+      {{VRAM_PIPELINE, "run", "--time_scale", "fast"},
+       "vram-pipeline run: --time-scale: 'fast' given; a number is allowed"},
+      {{VRAM_PIPELINE, "demo", "--requests=1.5"},
+       "vram-pipeline demo: --requests: '1.5' given; a whole number is allowed"},
+      {{VRAM_STAGE_WORKER, "--start-timeout=soon"},
+       "vram-stage-worker: --start-timeout: 'soon' given; a duration such as 500ms"},
+      {{VRAM_STAGE_WORKER, "--host-copy=maybe"},
+       "vram-stage-worker: --host-copy: 'maybe' given; true or false is allowed"},
+      {{VRAM_STAGE_WORKER, "--card"}, "vram-stage-worker: --card: its value is missing"},
+      {{VRAM_MAKE_WEIGHTS, "--bytes-scale=x"},
+       "vram-make-weights: --bytes-scale: 'x' given; a whole number is allowed"},
+      {{VRAM_MAKE_WEIGHTS, "--workload=/nonexistent", "here"},
+       "'here' given; only flags are taken"},
+      {{VRAM_BENCH, "--rounds=many"}, "vram-bench: --rounds: 'many' given"}};
+  for (const auto& [words, said] : cases) ExpectRefused(words, {said});
+}
+
+TEST_F(ProgramFlagsTest, WhatCannotBeWrittenIsAnError) {
+  for (const std::string& command :
+       {std::string(VRAM_PIPELINE) + " --help", std::string(VRAM_PIPELINE) + " run --help",
+        std::string(VRAM_STAGE_WORKER) + " --help",
+        absl::StrCat(VRAM_MAKE_WEIGHTS, " --workload ", workload(), " --output-dir ", folder_)}) {
+    const ProgramEnd end = RunProgram({"sh", "-c", "exec " + command + " >/dev/full"});
+    EXPECT_EQ(end.status, 1) << command;
+    EXPECT_THAT(end.output, HasSubstr(": cannot write to standard output: No space left"));
+  }
 }
 
 TEST_F(ProgramFlagsTest, EveryProgramHasHelp) {

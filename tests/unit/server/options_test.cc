@@ -174,7 +174,7 @@ TEST_F(OptionsTest, VariablesThatNameNoFlagAreWarnedOfWithTheNearestOnes) {
 
 TEST_F(OptionsTest, ADirectoryIsNoConfigAndNothingIsNoCard) {
   EXPECT_THAT(Refusal({"--config=/tmp"}), HasSubstr("'/tmp' is a directory"));
-  EXPECT_THAT(Refusal({"--emulated-device=x=0"}), HasSubstr("'x=0': a size of 0 given; above 0"));
+  EXPECT_THAT(Refusal({"--emulated-device=x=0"}), HasSubstr("'x=0': a size of '0' given; above 0"));
 }
 
 }  // namespace

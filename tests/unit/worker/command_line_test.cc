@@ -36,7 +36,7 @@ TEST(CommandLine, WritesBytesForPeople) {
 
 TEST(CommandLine, TakesDashesInFlagsAndReturnsTheRest) {
   const char* arguments[] = {"program", "first", "--", "--not-a-flag"};
-  EXPECT_THAT(ParseCommandLine(4, const_cast<char**>(arguments), {"usage", {}}),
+  EXPECT_THAT(ParseCommandLine(4, const_cast<char**>(arguments), {"program", "usage", {}}),
               testing::ElementsAre("first", "--not-a-flag"));
 }
 
