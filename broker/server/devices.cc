@@ -43,9 +43,10 @@ absl::StatusOr<Device> OpenEmulated(const EmulatedDeviceOption& option, const Op
   auto lock = observe::LockDevice(options.lock_dir, uuid, address);
   if (!lock.ok()) return lock.status();
   Device device{*std::move(lock), {}, {}, nullptr, 0};
-  if (absl::IsNotFound(card::EmulatedCard::Open(option.name).status())) {
-    device.remover = CardRemover(option.name);
-  }
+  // What a broker left that was killed, and nobody uses any more, is made anew, of whatever size.
+  card::EmulatedCard::RemoveUnused(option.name);
+  const bool made = absl::IsNotFound(card::EmulatedCard::Open(option.name).status());
+  device.remover = CardRemover(option.name, made);
   card::EmulatedCardOptions card_options;
   card_options.capacity_bytes = option.capacity_bytes;
   card_options.h2d_bytes_per_second = option.rate;
@@ -81,7 +82,12 @@ absl::StatusOr<Device> OpenReal(const DeviceOption& option, const Options& optio
 }  // namespace
 
 CardRemover::~CardRemover() {
-  if (!name_.empty()) (void)card::EmulatedCard::Remove(name_);
+  if (name_.empty()) return;
+  if (made_) {
+    (void)card::EmulatedCard::Remove(name_);
+  } else {
+    card::EmulatedCard::RemoveUnused(name_);
+  }
 }
 
 absl::StatusOr<std::vector<Device>> OpenDevices(const Options& options,

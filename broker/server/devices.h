@@ -14,20 +14,24 @@
 
 namespace vrambroker::server {
 
-// Removes an emulated card that we made, when it goes.
+// When it goes, removes an emulated card that we made; one that was there only if nobody else has
+// it open.
 class CardRemover {
  public:
   CardRemover() = default;
-  explicit CardRemover(std::string name) : name_(std::move(name)) {}
-  CardRemover(CardRemover&& other) noexcept : name_(std::exchange(other.name_, "")) {}
+  CardRemover(std::string name, bool made) : name_(std::move(name)), made_(made) {}
+  CardRemover(CardRemover&& other) noexcept
+      : name_(std::exchange(other.name_, "")), made_(other.made_) {}
   CardRemover& operator=(CardRemover&& other) noexcept {
     std::swap(name_, other.name_);
+    std::swap(made_, other.made_);
     return *this;
   }
   ~CardRemover();
 
  private:
   std::string name_;
+  bool made_ = false;
 };
 
 struct Device {

@@ -146,8 +146,8 @@ void AddPlaceFlags(Options* options, FlagSet* flags) {
               true});
   flags->Add({"emulated-device", "NAME=SIZE[,rate=BYTES_A_SECOND][,lag=DURATION]",
               "A card made of shared memory (emulated:NAME), for machines without a GPU, such as "
-              "a=24GiB,rate=29.9e9,lag=250ms. It is made where there is none, and then removed at "
-              "the end. "
+              "a=24GiB,rate=29.9e9,lag=250ms. It is made where there is none that a process has "
+              "open, and then removed at the end. "
               "Repeatable.",
               [options](const std::string& text) {
                 return AddEmulatedDevice(text, &options->emulated_devices);

@@ -141,6 +141,10 @@ std::string EmulatedCard::NameOfUuid(const std::string& uuid) {
   return uuid.compare(0, prefix.size(), prefix) == 0 ? uuid.substr(prefix.size()) : "";
 }
 
+bool EmulatedCard::RemoveUnused(const std::string& name) {
+  return EmulatedMemory::RemoveUnused(name);
+}
+
 const std::string& EmulatedCard::Uuid() const { return impl_->uuid; }
 int64_t EmulatedCard::CapacityBytes() const { return impl_->memory->capacity(); }
 double EmulatedCard::LinkBytesPerSecond() const { return impl_->memory->rate(); }

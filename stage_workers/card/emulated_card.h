@@ -60,6 +60,9 @@ class EmulatedCard : public Card {
   static absl::StatusOr<std::unique_ptr<EmulatedCard>> Open(const std::string& name);
   // Removes the card's name and, once nobody has it open, its memory. OK where there is none.
   static absl::Status Remove(const std::string& name);
+  // Removes a card that no living process has open: what one left that was killed. Whether it did;
+  // false where there is none, it is in use, or the file is no card or not ours to remove.
+  static bool RemoveUnused(const std::string& name);
   // The NAME of "emulated:NAME"; empty for any other uuid.
   static std::string NameOfUuid(const std::string& uuid);
 

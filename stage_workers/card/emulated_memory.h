@@ -44,6 +44,7 @@ class EmulatedMemory {
                                                                 const EmulatedCardOptions& options);
   static absl::StatusOr<std::unique_ptr<EmulatedMemory>> Open(const std::string& name);
   static absl::Status Remove(const std::string& name);
+  static bool RemoveUnused(const std::string& name);
   ~EmulatedMemory();
   EmulatedMemory(const EmulatedMemory&) = delete;
   EmulatedMemory& operator=(const EmulatedMemory&) = delete;
@@ -115,7 +116,7 @@ class EmulatedMemory {
   enum class Patience { kForever, kSeconds };
   class Locked;
 
-  EmulatedMemory(std::string name, char* map, int64_t map_bytes);
+  EmulatedMemory(std::string name, char* map, int64_t map_bytes, int file);
 
   static int64_t SegmentBytes(int64_t capacity);
   static uint32_t PageCount(int64_t capacity);
@@ -141,6 +142,9 @@ class EmulatedMemory {
   bool CheckOwners(bool now_please, Patience patience);
 
   const std::string name_;
+  // Open, and locked for sharing, as long as this object: whoever can lock it alone knows that
+  // nobody uses the card, however its users ended. Below 0: a card that is being made.
+  const int file_;
   char* const map_;
   const int64_t map_bytes_;
   Header* const header_;

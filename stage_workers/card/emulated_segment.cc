@@ -1,5 +1,6 @@
 // Making, opening and removing the segment of an emulated card.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,10 +61,29 @@ absl::Status FileError(const std::string& path, const char* what) {
   return absl::ErrnoToStatus(error, absl::StrCat(path, ": ", what));
 }
 
+// The segment's file, locked for sharing, and still the one of its name.
+absl::StatusOr<int> OpenLocked(const std::string& name) {
+  constexpr int kTries = 100;
+  const std::string path = SegmentPath(name);
+  for (int i = 0; i < kTries; ++i) {
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+      return absl::NotFoundError(absl::StrCat("there is no emulated card ", name, " (", path, ")"));
+    }
+    if (fd < 0) return FileError(path, "cannot be opened");
+    struct stat info = {};
+    // Locked alone by one who removes it: then it has no name any more.
+    if (flock(fd, LOCK_SH) == 0 && fstat(fd, &info) == 0 && info.st_nlink > 0) return fd;
+    close(fd);
+  }
+  return absl::UnavailableError(absl::StrCat(path, ": cannot be locked"));
+}
+
 }  // namespace
 
-EmulatedMemory::EmulatedMemory(std::string name, char* map, int64_t map_bytes)
+EmulatedMemory::EmulatedMemory(std::string name, char* map, int64_t map_bytes, int file)
     : name_(std::move(name)),
+      file_(file),
       map_(map),
       map_bytes_(map_bytes),
       header_(reinterpret_cast<Header*>(map)),
@@ -72,7 +92,10 @@ EmulatedMemory::EmulatedMemory(std::string name, char* map, int64_t map_bytes)
       data_(map + map_bytes - header_->page_count * kPageBytes),
       mapped_(header_->page_count) {}
 
-EmulatedMemory::~EmulatedMemory() { munmap(map_, map_bytes_); }
+EmulatedMemory::~EmulatedMemory() {
+  munmap(map_, map_bytes_);
+  if (file_ >= 0) close(file_);
+}
 
 uint32_t EmulatedMemory::PageCount(int64_t capacity) {
   return static_cast<uint32_t>(RoundUp(capacity, kPageBytes) / kPageBytes +
@@ -126,7 +149,7 @@ absl::Status EmulatedMemory::MakeSegment(const std::string& name,
     status = FileError(draft, "cannot be mapped");
   } else {
     static_cast<Header*>(map)->page_count = PageCount(options.capacity_bytes);
-    EmulatedMemory memory(name, static_cast<char*>(map), bytes);
+    EmulatedMemory memory(name, static_cast<char*>(map), bytes, -1);
     memory.Initialize(options);
     if (link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) {
       status = FileError(path, "cannot be linked");
@@ -155,16 +178,10 @@ void EmulatedMemory::Initialize(const EmulatedCardOptions& options) {
 
 absl::StatusOr<std::unique_ptr<EmulatedMemory>> EmulatedMemory::Open(const std::string& name) {
   if (absl::Status status = CheckName(name); !status.ok()) return status;
-  const std::string path = SegmentPath(name);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) {
-    if (errno == ENOENT) {
-      return absl::NotFoundError(absl::StrCat("there is no emulated card ", name, " (", path, ")"));
-    }
-    return FileError(path, "cannot be opened");
-  }
-  absl::StatusOr<std::unique_ptr<EmulatedMemory>> memory = Map(name, fd);
-  close(fd);
+  const absl::StatusOr<int> fd = OpenLocked(name);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<std::unique_ptr<EmulatedMemory>> memory = Map(name, *fd);
+  if (!memory.ok()) close(*fd);
   return memory;
 }
 
@@ -191,7 +208,7 @@ absl::StatusOr<std::unique_ptr<EmulatedMemory>> EmulatedMemory::Map(const std::s
     return foreign("another layout");
   }
   return std::unique_ptr<EmulatedMemory>(
-      new EmulatedMemory(name, static_cast<char*>(map), info.st_size));
+      new EmulatedMemory(name, static_cast<char*>(map), info.st_size, fd));
 }
 
 absl::Status EmulatedMemory::Remove(const std::string& name) {
@@ -200,6 +217,22 @@ absl::Status EmulatedMemory::Remove(const std::string& name) {
     return FileError(SegmentPath(name), "cannot be removed");
   }
   return absl::OkStatus();
+}
+
+bool EmulatedMemory::RemoveUnused(const std::string& name) {
+  if (!CheckName(name).ok()) return false;
+  const std::string path = SegmentPath(name);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  // Of two that try at once the second finds a file without a name.
+  struct stat info = {};
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &info) == 0 && info.st_nlink > 0) {
+    const absl::StatusOr<std::unique_ptr<EmulatedMemory>> memory = Map(name, fd);
+    // It closes the file, and with it gives up the lock.
+    if (memory.ok()) return unlink(path.c_str()) == 0;
+  }
+  close(fd);
+  return false;
 }
 
 }  // namespace vrambroker::card

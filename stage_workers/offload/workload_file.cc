@@ -25,8 +25,8 @@ constexpr int kMaxRuns = 100'000;
 constexpr int kMaxNameBytes = 128;
 // As many uses as may wait at a broker.
 constexpr int kMaxConcurrentRuns = 1024;
-// Bytes of a component in all; keeps sums far from overflow.
-constexpr int64_t kMaxComponentBytes = int64_t{1} << 50;
+// Of anything that is counted in bytes, a component in all included: 64 TiB.
+constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
 absl::Status Invalid(const std::string& field, const std::string& given,
                      const std::string& allowed) {
@@ -36,6 +36,12 @@ absl::Status Invalid(const std::string& field, const std::string& given,
 absl::Status AtLeast(const std::string& field, int64_t value, int64_t least) {
   if (value >= least) return absl::OkStatus();
   return Invalid(field, absl::StrCat(value), absl::StrCat(least, " or more is allowed"));
+}
+
+absl::Status Bytes(const std::string& field, int64_t value, int64_t least) {
+  if (value >= least && value <= kMaxBytes) return absl::OkStatus();
+  return Invalid(field, absl::StrCat(value),
+                 absl::StrCat(least, " to ", kMaxBytes, " (64 TiB) is allowed"));
 }
 
 absl::Status AtMostEntries(const std::string& field, int64_t count, int64_t most) {
@@ -106,8 +112,8 @@ absl::Status CheckConcurrentRuns(int count) {
 }
 
 absl::Status CheckDevice(const v1::WorkloadDevice& device) {
-  if (absl::Status status = First({AtLeast("device.capacity_bytes", device.capacity_bytes(), 1),
-                                   AtLeast("device.reserve_bytes", device.reserve_bytes(), 0)});
+  if (absl::Status status = First({Bytes("device.capacity_bytes", device.capacity_bytes(), 1),
+                                   Bytes("device.reserve_bytes", device.reserve_bytes(), 0)});
       !status.ok()) {
     return status;
   }
@@ -124,7 +130,7 @@ absl::Status CheckDevice(const v1::WorkloadDevice& device) {
 
 absl::Status CheckComponent(const std::string& field, const v1::WorkloadComponent& component) {
   if (absl::Status status =
-          First({AtLeast(field + ".fixed_bytes", component.fixed_bytes(), 0),
+          First({Bytes(field + ".fixed_bytes", component.fixed_bytes(), 0),
                  AtLeast(field + ".window_layers", component.window_layers(), 0),
                  FiniteAtLeastZero(field + ".pass_seconds", component.pass_seconds())});
       !status.ok()) {
@@ -136,7 +142,7 @@ absl::Status CheckComponent(const std::string& field, const v1::WorkloadComponen
     const v1::LayerGroup& group = component.layer_groups(i);
     const std::string place = absl::StrCat(field, ".layer_groups[", i, "]");
     if (absl::Status status = First({AtLeast(place + ".count", group.count(), 1),
-                                     AtLeast(place + ".layer_bytes", group.layer_bytes(), 1)});
+                                     Bytes(place + ".layer_bytes", group.layer_bytes(), 1)});
         !status.ok()) {
       return status;
     }
@@ -147,9 +153,9 @@ absl::Status CheckComponent(const std::string& field, const v1::WorkloadComponen
     return Invalid(field + ".layer_groups", absl::StrCat(layers, " layers"),
                    absl::StrCat("1 to ", kMaxLayers, " are allowed"));
   }
-  if (bytes > static_cast<double>(kMaxComponentBytes)) {
+  if (bytes > static_cast<double>(kMaxBytes)) {
     return Invalid(field, absl::StrCat(bytes, " bytes in all"),
-                   absl::StrCat("at most ", kMaxComponentBytes, " are allowed"));
+                   absl::StrCat("at most ", kMaxBytes, " are allowed"));
   }
   return absl::OkStatus();
 }
@@ -166,7 +172,7 @@ absl::Status CheckPipeline(const std::string& field, const v1::WorkloadPipeline&
     absl::Status status =
         First({KnownName(place + ".component", stage.component(), components, "component"),
                AtLeast(place + ".passes", stage.passes(), 0),
-               AtLeast(place + ".activation_bytes", stage.activation_bytes(), 0)});
+               Bytes(place + ".activation_bytes", stage.activation_bytes(), 0)});
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

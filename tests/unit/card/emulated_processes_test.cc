@@ -48,6 +48,20 @@ TEST(EmulatedProcesses, SeeEachOthersMemory) {
   EXPECT_TRUE(card->Allocate(10 * kMiB).ok());
 }
 
+TEST(EmulatedProcesses, ACardIsUnusedOnceNobodyHasItOpenHoweverTheyEnded) {
+  TestCardName name;
+  std::unique_ptr<EmulatedCard> card = MakeCard(name, kMiB);
+  EXPECT_FALSE(EmulatedCard::RemoveUnused(name.get()));
+  Child child({name.get(), "hold", "1"});
+  ASSERT_EQ(child.ReadLine(), "ready");
+  card.reset();
+  EXPECT_FALSE(EmulatedCard::RemoveUnused(name.get()));
+  child.Kill();
+  EXPECT_TRUE(Eventually([&] { return EmulatedCard::RemoveUnused(name.get()); }));
+  EXPECT_EQ(EmulatedCard::Open(name.get()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(EmulatedCard::RemoveUnused(name.get()));
+}
+
 TEST(EmulatedProcesses, MemoryOfAKilledProcessComesBackToWhoeverAllocatesNext) {
   TestCardName name;
   std::unique_ptr<EmulatedCard> card = MakeCard(name, 10 * kMiB);

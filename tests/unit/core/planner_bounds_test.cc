@@ -8,12 +8,12 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "broker/core/planner.h"
+#include "tests/published_bounds.h"
 #include "vrambroker/v1/workload.pb.h"
 
 namespace vrambroker::core {
@@ -33,31 +33,6 @@ Message ReadJson(const std::string& path) {
   const auto status = google::protobuf::util::JsonStringToMessage(ReadFile(path), &message);
   EXPECT_TRUE(status.ok()) << path << ": " << status.ToString();
   return message;
-}
-
-struct Row {
-  std::string workload;
-  int64_t capacity = 0;
-  bool fits = false;
-  double optimum = 0;
-  double ahead_optimum = 0;
-};
-
-std::vector<Row> Rows() {
-  std::vector<Row> rows;
-  const nlohmann::json bounds = nlohmann::json::parse(ReadFile(BOUNDS_FILE));
-  for (const auto& [name, entry] : bounds.items()) {
-    for (const nlohmann::json& value : entry.at("capacities")) {
-      Row row;
-      row.workload = name;
-      row.capacity = std::stoll(value.at("capacity_bytes").get<std::string>());
-      row.fits = value.at("fits").get<bool>();
-      if (row.fits) row.optimum = value.at("stall_seconds").get<double>();
-      if (row.fits) row.ahead_optimum = value.at("ahead_stall_seconds").get<double>();
-      rows.push_back(row);
-    }
-  }
-  return rows;
 }
 
 // A sequential workload as one problem: each stage of each run is a use with a slot of its own.
@@ -163,13 +138,13 @@ struct Sequential {
 // Prints each row, and holds its stall to `most` times the optimum or 10 ms above it.
 void CompareWithTheOptimum(bool ahead, double most) {
   int rows = 0;
-  for (const Row& row : Rows()) {
+  for (const BoundRow& row : BoundRows()) {
     if (!row.fits) continue;
     const auto w = ReadJson<v1::Workload>(std::string(WORKLOAD_DIR) + "/" + row.workload + ".json");
     const Sequential s(w, row.capacity, ahead);
     const Plan plan = MakePlan(s.problem);
     EXPECT_TRUE(s.Fits(plan)) << row.workload << " at " << row.capacity;
-    const double optimum = ahead ? row.ahead_optimum : row.optimum;
+    const double optimum = ahead ? row.optimum_ahead : row.optimum;
     const double stall = s.all_streamed - plan.saved_seconds;
     std::printf("%-26s %6.2f GiB  stall %8.4f s  optimum %8.4f s  ratio %.4f\n",
                 row.workload.c_str(), static_cast<double>(row.capacity) / (1 << 30), stall, optimum,

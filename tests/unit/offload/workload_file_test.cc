@@ -80,9 +80,13 @@ TEST(WorkloadFile, ChecksEveryBound) {
        [](auto& w) { w.mutable_components(0)->mutable_layer_groups(0)->set_count(4097); }},
       {"components[0].layer_groups[0].layer_bytes",
        [](auto& w) { w.mutable_components(0)->mutable_layer_groups(0)->set_layer_bytes(0); }},
-      {"components[0]",
+      {"components[0].layer_groups[0].layer_bytes",
        [](auto& w) {
          w.mutable_components(0)->mutable_layer_groups(0)->set_layer_bytes(INT64_MAX);
+       }},
+      {"components[0]",
+       [](auto& w) {
+         w.mutable_components(0)->mutable_layer_groups(0)->set_layer_bytes(int64_t{1} << 46);
        }},
       {"pipelines[0].name", [](auto& w) { w.mutable_pipelines(0)->set_name(""); }},
       {"pipelines[1].name", [](auto& w) { *w.add_pipelines() = w.pipelines(0); }},
@@ -116,6 +120,8 @@ TEST(WorkloadFile, ChecksEveryBound) {
 
 TEST(WorkloadFile, ShowsWhatWasGivenAndWhatIsAllowed) {
   const std::pair<const char*, std::function<void(v1::Workload&)>> cases[] = {
+      {"device.capacity_bytes: 70368744177665 given; 1 to 70368744177664 (64 TiB) is allowed",
+       [](auto& w) { w.mutable_device()->set_capacity_bytes((int64_t{1} << 46) + 1); }},
       {"max_concurrent_runs: 1025 given; 1 to 1024 is allowed",
        [](auto& w) { w.set_max_concurrent_runs(1025); }},
       {"components[0].name: \"a\\x1b\" given; 1 to 128 letters",

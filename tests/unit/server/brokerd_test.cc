@@ -128,6 +128,24 @@ TEST_F(BrokerdTest, ANewOneTakesOverFromOneThatWasKilled) {
   EXPECT_TRUE(WaitFor([&] { return Serves(); })) << second.log();
 }
 
+TEST_F(BrokerdTest, TheCardOfOneThatWasKilledIsMadeAnewAndRemovedAtTheEnd) {
+  const std::string segment = "/dev/shm/vram-card-" + name_;
+  Program first(Arguments(), File("log"));
+  ASSERT_TRUE(WaitFor([&] { return Serves(); })) << first.log();
+  const auto size = std::filesystem::file_size(segment);
+  first.Signal(SIGKILL);
+  EXPECT_EQ(first.Wait(), -1);
+  EXPECT_TRUE(std::filesystem::exists(segment));
+  std::vector<std::string> larger = Arguments();
+  larger[2] = "--emulated-device=" + name_ + "=128MiB";
+  Program second(larger, File("log2"));
+  ASSERT_TRUE(WaitFor([&] { return Serves(); })) << second.log();
+  EXPECT_GT(std::filesystem::file_size(segment), size);
+  second.Signal(SIGTERM);
+  EXPECT_EQ(second.Wait(), 0) << second.log();
+  EXPECT_FALSE(std::filesystem::exists(segment));
+}
+
 TEST_F(BrokerdTest, ASecondOneExitsWithTwoAndNamesTheFirst) {
   Program first(Arguments(), File("log"));
   ASSERT_TRUE(WaitFor([&] { return Serves(); })) << first.log();
