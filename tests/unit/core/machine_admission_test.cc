@@ -61,10 +61,9 @@ class Admission : public MachineFixture {};
 
 TEST_F(Admission, TwoWorkersNeverGetTheSameFreeBytes) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 6, kGiB)}), b = NewWorker("b", {Forward("m", 6, kGiB)});
-  Attach(&a);
-  Attach(&b);
-  const auto all = [](UseSpec* use) { use->min_resident = 6; };
+  Worker a = NewModel("a", 6), b = NewModel("b", 6);
+  AttachAll({&a, &b});
+  const auto all = AtLeast(6);
   const CallId first = Begin(a, "1", "m", 0, all);
   const CallId second = Begin(b, "1", "m", 0, all);
   EXPECT_TRUE(Granted(first, &a, "m").has_value());
@@ -78,11 +77,9 @@ TEST_F(Admission, TwoWorkersNeverGetTheSameFreeBytes) {
 
 TEST_F(Admission, WhatCanNeverFitIsRefusedAtOnceAgainAndAgainAndEvictsNothing) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 6, kGiB)}), b = NewWorker("b", {Forward("m", 2, kGiB)});
-  Attach(&a);
-  Attach(&b);
-  Granted(Begin(a, "1", "m"), &a, "m");
-  End(&a, "1", "m");
+  Worker a = NewModel("a", 6), b = NewModel("b", 2);
+  AttachAll({&a, &b});
+  UseOnce(&a, "1", "m");
   ASSERT_EQ(Look("a/m").held, 6);
   for (int i = 0; i < 5; ++i) {
     const CallId call = Begin(b, absl::StrCat("big-", i), "m", 11 * kGiB);
@@ -96,13 +93,10 @@ TEST_F(Admission, WhatCanNeverFitIsRefusedAtOnceAgainAndAgainAndEvictsNothing) {
 
 TEST_F(Admission, RetainedBytesGoForActivationsAsForWeights) {
   Build(48 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 20, kGiB)}), b = NewWorker("b", {Forward("m", 16, kGiB)});
+  Worker a = NewModel("a", 20), b = NewModel("b", 16);
   Worker v = NewWorker("v", {Forward("decode", 1, 200 * kMiB)});
-  for (Worker* w : {&a, &b, &v}) Attach(w);
-  for (Worker* w : {&a, &b}) {
-    Granted(Begin(*w, "1", "m"), w, "m");
-    End(w, "1", "m");
-  }
+  AttachAll({&a, &b, &v});
+  for (Worker* w : {&a, &b}) UseOnce(w, "1", "m");
   ASSERT_EQ(ledger().retained, Bytes(36 * kGiB));
   const CallId decode = Begin(v, "1", "decode", 15 * kGiB);
   EXPECT_FALSE(Answered(decode));
@@ -115,9 +109,8 @@ TEST_F(Admission, RetainedBytesGoForActivationsAsForWeights) {
 TEST_F(Admission, PermanentComponentsAreNeverRevokedAndAreNamedWhereAUseCannotFitBesideThem) {
   Build(10 * kGiB);
   Worker p = NewWorker("p", {Permanent(Forward("big", 8, kGiB))});
-  Worker a = NewWorker("a", {Forward("m", 4, kGiB)});
-  Attach(&p);
-  Attach(&a);
+  Worker a = NewModel("a", 4);
+  AttachAll({&p, &a});
   EXPECT_EQ(ledger().permanent, Bytes(8 * kGiB));
   const CallId call = Begin(a, "1", "m", 3 * kGiB);
   EXPECT_EQ(Refused(call).code(), absl::StatusCode::kResourceExhausted);
@@ -127,7 +120,7 @@ TEST_F(Admission, PermanentComponentsAreNeverRevokedAndAreNamedWhereAUseCannotFi
 
 TEST_F(Admission, FixedBytesRefusedAtAttachAreAdmittedByALaterTarget) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 8, kGiB)});
+  Worker a = NewModel("a", 8);
   Attach(&a);
   Granted(Begin(a, "1", "m"), &a, "m");
   Worker b = NewWorker("b", {Forward("m", 2, kGiB, 3 * kGiB)});
@@ -150,11 +143,9 @@ TEST_F(Admission, FixedBytesRefusedAtAttachAreAdmittedByALaterTarget) {
 
 TEST_F(Admission, GrowWaitTakesWhatIsFreeAtItsEnd) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 8, kGiB)}), b = NewWorker("b", {Forward("m", 8, kGiB)});
-  Attach(&a);
-  Attach(&b);
-  Granted(Begin(a, "1", "m"), &a, "m");
-  End(&a, "1", "m");
+  Worker a = NewModel("a", 8), b = NewModel("b", 8);
+  AttachAll({&a, &b});
+  UseOnce(&a, "1", "m");
   const CallId call = Begin(b, "1", "m", 0, [](UseSpec* use) { use->passes = 40; });
   ASSERT_FALSE(Answered(call)) << "it waits for more than the 2 GiB that are free";
   EXPECT_LT(Look("a/m").target, 8);
@@ -169,10 +160,9 @@ TEST_F(Admission, GrowWaitTakesWhatIsFreeAtItsEnd) {
 
 TEST_F(Admission, PriorityGoesFirstUntilAnotherHasWaitedForLong) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 8, kGiB)}), b = NewWorker("b", {Forward("m", 8, kGiB)}),
-         c = NewWorker("c", {Forward("m", 8, kGiB)});
-  for (Worker* w : {&a, &b, &c}) Attach(w);
-  const auto all = [](UseSpec* use) { use->min_resident = 8; };
+  Worker a = NewModel("a", 8), b = NewModel("b", 8), c = NewModel("c", 8);
+  AttachAll({&a, &b, &c});
+  const auto all = AtLeast(8);
   const auto urgent = [](UseSpec* use) {
     use->min_resident = 8;
     use->priority = 10;
@@ -194,12 +184,11 @@ TEST_F(Admission, PriorityGoesFirstUntilAnotherHasWaitedForLong) {
 
 TEST_F(Admission, AYoungerUsePassesOnlyIfTheOldestStillFitsBesideIt) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 6, kGiB)}), b = NewWorker("b", {Forward("m", 8, kGiB)}),
-         c = NewWorker("c", {Forward("m", 4, kGiB)});
-  for (Worker* w : {&a, &b, &c}) Attach(w);
+  Worker a = NewModel("a", 6), b = NewModel("b", 8), c = NewModel("c", 4);
+  AttachAll({&a, &b, &c});
   Granted(Begin(a, "1", "m"), &a, "m");
-  const CallId oldest = Begin(b, "1", "m", 0, [](UseSpec* use) { use->min_resident = 8; });
-  const CallId large = Begin(c, "1", "m", 0, [](UseSpec* use) { use->min_resident = 3; });
+  const CallId oldest = Begin(b, "1", "m", 0, AtLeast(8));
+  const CallId large = Begin(c, "1", "m", 0, AtLeast(3));
   EXPECT_FALSE(Answered(oldest));
   EXPECT_FALSE(Answered(large)) << "3 beside 8 do not fit, though 4 are free";
   Step(CallCancelledEvent{large});
@@ -232,11 +221,10 @@ TEST_F(Admission, NestedUsesThatWouldWaitForEachOtherAreRefusedByName) {
 TEST_F(Admission, WhatARunningUseWaitsForPassesTheUseThatWaitsForIt) {
   Build(10 * kGiB);
   Worker a = NewWorker("a", {Forward("m", 4, kGiB), Forward("n", 2, kGiB)});
-  Worker b = NewWorker("b", {Forward("m", 9, kGiB)});
-  Attach(&a);
-  Attach(&b);
+  Worker b = NewModel("b", 9);
+  AttachAll({&a, &b});
   const auto m = Granted(Begin(a, "m", "m"), &a, "m");
-  const CallId large = Begin(b, "1", "m", 0, [](UseSpec* use) { use->min_resident = 9; });
+  const CallId large = Begin(b, "1", "m", 0, AtLeast(9));
   EXPECT_FALSE(Answered(large));
   const CallId inner = Begin(a, "n", "n", 0, [&](UseSpec* use) {
     use->min_resident = 2;
@@ -247,10 +235,9 @@ TEST_F(Admission, WhatARunningUseWaitsForPassesTheUseThatWaitsForIt) {
 
 TEST_F(Admission, AChargeFallsByReportsInAnyOrderAndNeverBelowNothing) {
   Build(20 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 8, kGiB)});
+  Worker a = NewModel("a", 8);
   Attach(&a);
-  Granted(Begin(a, "1", "m"), &a, "m");
-  End(&a, "1", "m");
+  UseOnce(&a, "1", "m");
   Snapshot newest = SnapshotOf(&a), older = newest, oldest = newest;
   oldest.sequence = newest.sequence + 1;
   older.sequence = newest.sequence + 2;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -40,6 +41,11 @@ inline StageSpec Stage(const std::string& component, int passes = 1) {
   stage.component = component;
   stage.passes = passes;
   return stage;
+}
+
+// For Begin: a use that needs so many layers resident.
+inline std::function<void(UseSpec*)> AtLeast(int layers) {
+  return [layers](UseSpec* use) { use->min_resident = layers; };
 }
 
 // What a worker has and says. Its numbers go on by themselves.
@@ -91,6 +97,13 @@ class MachineFixture : public testing::Test {
     w.components = std::move(components);
     return w;
   }
+  // One component, "m", of so many layers of 1 GiB.
+  Worker NewModel(const std::string& name, int layers) {
+    return NewWorker(name, {Forward("m", layers, kGiB)});
+  }
+  void AttachAll(std::initializer_list<Worker*> workers) {
+    for (Worker* w : workers) Attach(w);
+  }
   // Attaches and reports what it holds, placed as admitted.
   void Attach(Worker* w);
   AttachEvent AttachOf(Worker* w);
@@ -112,6 +125,11 @@ class MachineFixture : public testing::Test {
   // Ends the use that this request began; returns what may stay, which the worker then has.
   Target End(Worker* w, const std::string& request, const std::string& component,
              const Measurements& measured = {});
+  // A use from its beginning, which is granted at once, to its end: as End.
+  Target UseOnce(Worker* w, const std::string& request, const std::string& component) {
+    EXPECT_TRUE(Granted(Begin(*w, request, component), w, component).has_value());
+    return End(w, request, component);
+  }
   CallId SendEnd(Worker* w, const std::string& request, const Measurements& measured = {});
 
   // A reading that shows these bytes by process.

@@ -17,7 +17,7 @@ TEST_F(Retention, AComponentUsedTwiceInOneRunIsKeptBetween) {
   Worker driver = NewWorker("driver", {});
   Worker text = NewWorker("text", {Forward("t", 4, kGiB)}),
          dit = NewWorker("dit", {Forward("d", 5, kGiB)});
-  for (Worker* w : {&driver, &text, &dit}) Attach(w);
+  AttachAll({&driver, &text, &dit});
   const std::vector<RunId> runs =
       Declare(driver, {Stage("text/t"), Stage("dit/d"), Stage("text/t")}, 1);
   Granted(Begin(text, "1", "t", 0, [&](UseSpec* u) { OfRun(u, runs[0], 0); }), &text, "t");
@@ -34,7 +34,7 @@ TEST_F(Retention, TenQueuedRunsLoadEachComponentOnce) {
   Worker driver = NewWorker("driver", {});
   Worker text = NewWorker("text", {Forward("t", 4, kGiB)}),
          dit = NewWorker("dit", {Forward("d", 5, kGiB)});
-  for (Worker* w : {&driver, &text, &dit}) Attach(w);
+  AttachAll({&driver, &text, &dit});
   const std::vector<RunId> runs = Declare(driver, {Stage("t"), Stage("d", 20)}, 10);
   int loaded = 0;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -64,15 +64,13 @@ TEST_F(Retention, TenQueuedRunsLoadEachComponentOnce) {
 
 TEST_F(Retention, WhatNothingIsKnownOfIsKeptByRecency) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 4, kGiB)}), b = NewWorker("b", {Forward("m", 4, kGiB)}),
-         c = NewWorker("c", {Forward("m", 4, kGiB)});
-  for (Worker* w : {&a, &b, &c}) Attach(w);
+  Worker a = NewModel("a", 4), b = NewModel("b", 4), c = NewModel("c", 4);
+  AttachAll({&a, &b, &c});
   for (Worker* w : {&a, &b}) {
-    Granted(Begin(*w, "1", "m"), w, "m");
-    EXPECT_EQ(End(w, "1", "m").layers, 4);
+    EXPECT_EQ(UseOnce(w, "1", "m").layers, 4);
     EXPECT_EQ(Look(absl::StrCat(w->name, "/m")).held, 4);
   }
-  const CallId call = Begin(c, "1", "m", 0, [](UseSpec* u) { u->min_resident = 4; });
+  const CallId call = Begin(c, "1", "m", 0, AtLeast(4));
   EXPECT_EQ(Look("a/m").target, 2) << "the least recent gives up what is needed";
   EXPECT_EQ(Look("b/m").target, 4);
   Report(&a);
@@ -87,7 +85,7 @@ TEST_F(Retention, TheWorthOfAByteDecidesNotTheSizeOfItsComponent) {
   large.pass_seconds = 1.2;
   Worker vae = NewWorker("vae", {Forward("v", 8, 20 * kMiB)}), big = NewWorker("big", {large}),
          other = NewWorker("other", {Forward("o", 3, kGiB)});
-  for (Worker* w : {&driver, &vae, &big, &other}) Attach(w);
+  AttachAll({&driver, &vae, &big, &other});
   const std::vector<RunId> runs = Declare(driver, {Stage("large"), Stage("v"), Stage("o")}, 3);
   Granted(Begin(big, "1", "large", 0, [&](UseSpec* u) { OfRun(u, runs[0], 0); }), &big, "large");
   End(&big, "1", "large");
@@ -106,12 +104,10 @@ TEST_F(Retention, TheWorthOfAByteDecidesNotTheSizeOfItsComponent) {
 
 TEST_F(Retention, TheVictimOfARevocationThatAsksAtThatMomentQueuesBehindIt) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 8, kGiB)}), b = NewWorker("b", {Forward("m", 8, kGiB)});
-  Attach(&a);
-  Attach(&b);
-  Granted(Begin(a, "1", "m"), &a, "m");
-  End(&a, "1", "m");
-  const auto all = [](UseSpec* u) { u->min_resident = 8; };
+  Worker a = NewModel("a", 8), b = NewModel("b", 8);
+  AttachAll({&a, &b});
+  UseOnce(&a, "1", "m");
+  const auto all = AtLeast(8);
   const CallId wants = Begin(b, "1", "m", 0, all);
   ASSERT_EQ(Look("a/m").target, 2);
   const CallId again = Begin(a, "2", "m", 0, all);
@@ -128,12 +124,10 @@ TEST_F(Retention, TheVictimOfARevocationThatAsksAtThatMomentQueuesBehindIt) {
 // What it releases may stay in its pool: granted at once, the same bytes would be there twice.
 TEST_F(Retention, AComponentWhoseReleaseIsUnderWayGrowsOnlyOnceThatIsReported) {
   Build(20 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 8, kGiB)}), b = NewWorker("b", {Forward("m", 14, kGiB)});
-  Attach(&a);
-  Attach(&b);
-  Granted(Begin(a, "1", "m"), &a, "m");
-  End(&a, "1", "m");
-  Begin(b, "1", "m", 0, [](UseSpec* u) { u->min_resident = 14; });
+  Worker a = NewModel("a", 8), b = NewModel("b", 14);
+  AttachAll({&a, &b});
+  UseOnce(&a, "1", "m");
+  Begin(b, "1", "m", 0, AtLeast(14));
   ASSERT_EQ(Look("a/m").target, 6);
   Step(CallCancelledEvent{CallId(last_call_)});  // nobody is short any more
   const CallId again = Begin(a, "2", "m");
@@ -146,11 +140,10 @@ TEST_F(Retention, AComponentWhoseReleaseIsUnderWayGrowsOnlyOnceThatIsReported) {
 
 TEST_F(Retention, ARunningUseIsNeverRevoked) {
   Build(10 * kGiB, true);
-  Worker a = NewWorker("a", {Forward("m", 8, kGiB)}), b = NewWorker("b", {Forward("m", 8, kGiB)});
-  Attach(&a);
-  Attach(&b);
+  Worker a = NewModel("a", 8), b = NewModel("b", 8);
+  AttachAll({&a, &b});
   const auto granted = Granted(Begin(a, "1", "m"), &a, "m");
-  Begin(b, "1", "m", 0, [](UseSpec* u) { u->min_resident = 8; });
+  Begin(b, "1", "m", 0, AtLeast(8));
   Read({{a.pid, Bytes(8 * kGiB)}, {9999, Bytes(9 * kGiB)}});
   EXPECT_GT(ledger().Overcommitted(), Bytes());
   EXPECT_EQ(Look("a/m").target, 8);
@@ -160,13 +153,9 @@ TEST_F(Retention, ARunningUseIsNeverRevoked) {
 
 TEST_F(Retention, OvercommitmentByAReadingTakesEveryRetainedByteThatHelpsAndNothingGrows) {
   Build(20 * kGiB, true);
-  Worker a = NewWorker("a", {Forward("m", 6, kGiB)}), b = NewWorker("b", {Forward("m", 6, kGiB)}),
-         c = NewWorker("c", {Forward("m", 2, kGiB)});
-  for (Worker* w : {&a, &b, &c}) Attach(w);
-  for (Worker* w : {&a, &b}) {
-    Granted(Begin(*w, "1", "m"), w, "m");
-    End(w, "1", "m");
-  }
+  Worker a = NewModel("a", 6), b = NewModel("b", 6), c = NewModel("c", 2);
+  AttachAll({&a, &b, &c});
+  for (Worker* w : {&a, &b}) UseOnce(w, "1", "m");
   const Bytes six(6 * kGiB);
   Read({{a.pid, six}, {b.pid, six}, {9999, Bytes(17 * kGiB)}});
   EXPECT_EQ(ledger().Overcommitted(), Bytes(9 * kGiB));
@@ -183,9 +172,8 @@ TEST_F(Retention, OvercommitmentByAReadingTakesEveryRetainedByteThatHelpsAndNoth
 
 TEST_F(Retention, APoolIsTrimmedWhereSomebodyIsShortAndNotOtherwise) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 2, kGiB)}), b = NewWorker("b", {Forward("m", 2, kGiB)});
-  Attach(&a);
-  Attach(&b);
+  Worker a = NewModel("a", 2), b = NewModel("b", 2);
+  AttachAll({&a, &b});
   Granted(Begin(a, "1", "m", 5 * kGiB), &a, "m");
   a.pool = 5 * kGiB;
   End(&a, "1", "m");
@@ -202,9 +190,8 @@ TEST_F(Retention, APoolIsTrimmedWhereSomebodyIsShortAndNotOtherwise) {
 
 TEST_F(Retention, APoolThatDoesNotGoIsNotWaitedForWhereRetainedBytesCanBeHad) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 4, kGiB)}), b = NewWorker("b", {Forward("m", 1, kGiB)});
-  Attach(&a);
-  Attach(&b);
+  Worker a = NewModel("a", 4), b = NewModel("b", 1);
+  AttachAll({&a, &b});
   Granted(Begin(a, "1", "m", 3 * kGiB), &a, "m");
   a.pool = 3 * kGiB;
   End(&a, "1", "m");
@@ -219,14 +206,10 @@ TEST_F(Retention, APoolThatDoesNotGoIsNotWaitedForWhereRetainedBytesCanBeHad) {
 
 TEST_F(Retention, ALateReleaseIsNotCountedOnWhereAnotherHolderCanGive) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 4, kGiB)}), b = NewWorker("b", {Forward("m", 4, kGiB)}),
-         c = NewWorker("c", {Forward("m", 4, kGiB)});
-  for (Worker* w : {&a, &b, &c}) Attach(w);
-  for (Worker* w : {&a, &b}) {
-    Granted(Begin(*w, "1", "m"), w, "m");
-    End(w, "1", "m");
-  }
-  const CallId call = Begin(c, "1", "m", 0, [](UseSpec* u) { u->min_resident = 4; });
+  Worker a = NewModel("a", 4), b = NewModel("b", 4), c = NewModel("c", 4);
+  AttachAll({&a, &b, &c});
+  for (Worker* w : {&a, &b}) UseOnce(w, "1", "m");
+  const CallId call = Begin(c, "1", "m", 0, AtLeast(4));
   ASSERT_EQ(Look("a/m").target, 2);
   ASSERT_EQ(Look("b/m").target, 4);
   Pass(config_.release_deadline);  // a is stopped, say
@@ -237,11 +220,9 @@ TEST_F(Retention, ALateReleaseIsNotCountedOnWhereAnotherHolderCanGive) {
 
 TEST_F(Retention, DrainReleasesRetainedSetsAndAdmitsNothing) {
   Build(10 * kGiB);
-  Worker a = NewWorker("a", {Forward("m", 4, kGiB)}), b = NewWorker("b", {Forward("m", 4, kGiB)});
-  Attach(&a);
-  Attach(&b);
-  Granted(Begin(a, "1", "m"), &a, "m");
-  End(&a, "1", "m");
+  Worker a = NewModel("a", 4), b = NewModel("b", 4);
+  AttachAll({&a, &b});
+  UseOnce(&a, "1", "m");
   Granted(Begin(b, "1", "m"), &b, "m");
   const CallId waits = Begin(b, "2", "m");
   Step(DrainEvent{CallId(++last_call_)});
@@ -252,7 +233,7 @@ TEST_F(Retention, DrainReleasesRetainedSetsAndAdmitsNothing) {
   EXPECT_EQ(End(&b, "1", "m").layers, 0);
   Report(&a);
   EXPECT_EQ(ledger().Charged(), Bytes());
-  Worker late = NewWorker("late", {Forward("m", 4, kGiB)});
+  Worker late = NewModel("late", 4);
   late.held["m"] = 3;
   Attach(&late);
   EXPECT_EQ(Look("late/m").target, 0) << "nor does it keep what comes with an Attach";
