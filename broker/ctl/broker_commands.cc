@@ -19,6 +19,7 @@
 #include "broker/ctl/render.h"
 #include "broker/ctl/render_explanation.h"
 #include "client/cpp/broker_client.h"
+#include "client/cpp/credentials.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
 
 namespace vrambroker::ctl {
@@ -33,19 +34,23 @@ constexpr int kMaxDecisions = 4096;
 struct Wanted {
   std::vector<std::string> words;  // the command, and what follows it
   std::string address;
+  client::TlsFiles tls;
   bool json = false;
   int limit = 20;  // of decisions
   absl::Duration timeout = absl::Seconds(5);
 };
 
 absl::StatusOr<Wanted> Understand(const std::vector<std::string>& arguments) {
-  const auto parsed =
-      Arguments::Parse(arguments, {{"address"}, {"format"}, {"limit"}, {"timeout"}});
+  const auto parsed = Arguments::Parse(
+      arguments,
+      {{"address"}, {"tls-ca"}, {"tls-cert"}, {"tls-key"}, {"format"}, {"limit"}, {"timeout"}});
   if (!parsed.ok()) return parsed.status();
   Wanted wanted;
   wanted.words = parsed->words();
   wanted.address = parsed->Get("address", "");
   if (wanted.address.empty()) wanted.address = client::DefaultAddress();
+  wanted.tls = client::WithEnvironment(
+      {parsed->Get("tls-ca", ""), parsed->Get("tls-cert", ""), parsed->Get("tls-key", "")});
   const std::string format = parsed->Get("format", "table");
   if (format != "table" && format != "json") {
     return absl::InvalidArgumentError(
@@ -79,7 +84,8 @@ int Fail(const grpc::Status& status, const Broker& broker) {
   std::fprintf(stderr, "vramctl: the broker at %s: %s\n", broker.wanted.address.c_str(),
                status.error_message().c_str());
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    std::fprintf(stderr, "vramctl: does one run there? --address gives another place\n");
+    std::fprintf(stderr, "vramctl: %s --address gives another place\n",
+                 client::WhyUnreachable(broker.wanted.address, broker.wanted.tls).c_str());
   }
   return kFailed;
 }
@@ -193,8 +199,12 @@ int AskBroker(const std::vector<std::string>& arguments) {
                  words[1].c_str(), command.c_str());
     return kFailed;
   }
-  const Broker broker{*wanted,
-                      grpc::CreateChannel(wanted->address, grpc::InsecureChannelCredentials())};
+  const auto credentials = client::MakeCredentials(wanted->address, wanted->tls);
+  if (!credentials.ok()) {
+    std::fprintf(stderr, "vramctl: %s\n", std::string(credentials.status().message()).c_str());
+    return kFailed;
+  }
+  const Broker broker{*wanted, grpc::CreateChannel(wanted->address, *credentials)};
   if (command == "status") return Status(broker);
   if (command == "decisions") return Decisions(broker);
   if (command == "explain") return Explain(broker, decision);

@@ -39,6 +39,11 @@ constexpr char kFlags[] =
     "  --address=unix:PATH|HOST:PORT  the broker; default: $VRAM_BROKER_ADDRESS, else\n"
     "                                 /run/vram-broker/broker.sock where that exists, else\n"
     "                                 $XDG_RUNTIME_DIR/vram-broker/broker.sock\n"
+    "  --tls-ca=FILE --tls-cert=FILE --tls-key=FILE\n"
+    "                                 for TCP, in PEM form: the CA of the broker's certificate, "
+    "the\n"
+    "                                 certificate to show, its key; default: $VRAM_BROKER_TLS_CA,\n"
+    "                                 $VRAM_BROKER_TLS_CERT, $VRAM_BROKER_TLS_KEY\n"
     "  --format=table|json            default: table\n"
     "  --limit=N                      of decisions: at most so many, 1 to 4096; default: 20\n"
     "  --timeout=DURATION             how long to wait for the broker; default: 5s\n";

@@ -32,11 +32,12 @@ bool IsIpv4Loopback(const std::string& host) {
   return true;
 }
 
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || IsIpv4Loopback(host);
-}
-
 }  // namespace
+
+bool IsLoopback(const Address& address) {
+  return !address.is_unix() &&
+         (address.host == "localhost" || address.host == "::1" || IsIpv4Loopback(address.host));
+}
 
 absl::StatusOr<Address> ParseAddress(absl::string_view text) {
   Address address;
@@ -57,15 +58,14 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
     return BadAddress(text, "unix:PATH, or HOST:PORT with a port of 0 to 65535 is allowed");
   }
   absl::string_view host = rest.substr(0, colon);
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  address.host = std::string(host);
-  if (!IsLoopback(address.host)) {
-    return BadAddress(
-        text,
-        "over TCP only loopback hosts are allowed (127.0.0.1, [::1], localhost), because there is "
-        "no TLS yet and anybody who reaches the port could drive the broker; use a Unix socket, "
-        "unix:PATH, which checks who is calling");
+  const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+  if (host.empty() || host.find_first_of("[]/ ") != absl::string_view::npos ||
+      absl::StrContains(host, ':') != bracketed) {
+    return BadAddress(text,
+                      "before the port a host is needed: a name, an IPv4 address such as 0.0.0.0, "
+                      "or an IPv6 address in brackets such as [::]");
   }
+  address.host = std::string(host);
   return address;
 }
 

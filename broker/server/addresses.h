@@ -11,7 +11,7 @@ namespace vrambroker::server {
 struct Address {
   // A Unix socket's path; empty: TCP.
   std::string path;
-  // "127.0.0.1", "::1" or "localhost", without brackets.
+  // Without brackets.
   std::string host;
   // 0: any free port.
   int port = 0;
@@ -19,10 +19,12 @@ struct Address {
   bool is_unix() const { return !path.empty(); }
 };
 
-// "unix:PATH" (or "unix:///PATH") with a path of at most 107 bytes, or HOST:PORT with a loopback
-// host: INVALID_ARGUMENT for anything else. Other hosts are refused because what goes over TCP is
-// neither encrypted nor authenticated.
+// "unix:PATH" (or "unix:///PATH") with a path of at most 107 bytes, or HOST:PORT, an IPv6 host in
+// brackets: INVALID_ARGUMENT for anything else.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
+
+// TCP that does not leave the machine: localhost, 127.x.x.x, ::1.
+bool IsLoopback(const Address& address);
 
 // As ParseAddress takes it, and a gRPC client.
 std::string ToString(const Address& address);

@@ -36,9 +36,17 @@ void CopyDecisions(const core::Machine& machine, size_t limit, core::DecisionId 
 
 }  // namespace
 
-grpc::ServerUnaryReactor* AdminService::GetPicture(Context*, const v1::GetPictureRequest*,
+bool AdminService::Allowed(const Context& context, const MethodRoles& method,
+                           UnaryCall* call) const {
+  const absl::Status status = CheckRole(callers_->Of(context), method);
+  if (!status.ok()) call->Refuse(status);
+  return status.ok();
+}
+
+grpc::ServerUnaryReactor* AdminService::GetPicture(Context* context, const v1::GetPictureRequest*,
                                                    v1::Picture* response) {
   auto* call = new LookCall(engine_);
+  if (!Allowed(*context, Method("BrokerAdmin.GetPicture"), call)) return call;
   engine_->SubmitInspection(
       call, [response](UnaryCall* answered, const core::Machine& machine, absl::Time now) {
         Write(machine.GetPicture(now), response);
@@ -48,22 +56,24 @@ grpc::ServerUnaryReactor* AdminService::GetPicture(Context*, const v1::GetPictur
 }
 
 grpc::ServerWriteReactor<v1::Picture>* AdminService::WatchPicture(
-    Context*, const v1::WatchPictureRequest* request) {
+    Context* context, const v1::WatchPictureRequest* request) {
   const absl::Duration wanted = ToDuration(request->min_interval());
   const std::shared_ptr<PictureStream> stream =
       PictureStream::Create(std::max(wanted, PictureFeed::kMinInterval));
   Checks checks;
   checks.Duration("min_interval", request->min_interval());
-  absl::Status status = checks.status();
+  absl::Status status = CheckRole(callers_->Of(*context), Method("BrokerAdmin.WatchPicture"));
+  if (status.ok()) status = checks.status();
   if (status.ok()) status = feed_->Add(stream);
   if (!status.ok()) stream->Close(status);
   return stream.get();
 }
 
-grpc::ServerUnaryReactor* AdminService::ListDecisions(Context*,
+grpc::ServerUnaryReactor* AdminService::ListDecisions(Context* context,
                                                       const v1::ListDecisionsRequest* request,
                                                       v1::ListDecisionsResponse* response) {
   auto* call = new LookCall(engine_);
+  if (!Allowed(*context, Method("BrokerAdmin.ListDecisions"), call)) return call;
   Checks checks;
   checks.Range("limit", request->limit(), 0, kMaxDecisions);
   if (!checks.ok()) {
@@ -81,10 +91,11 @@ grpc::ServerUnaryReactor* AdminService::ListDecisions(Context*,
 }
 
 // Makes up to three plans between two decisions: some milliseconds where most is known.
-grpc::ServerUnaryReactor* AdminService::ExplainDecision(Context*,
+grpc::ServerUnaryReactor* AdminService::ExplainDecision(Context* context,
                                                         const v1::ExplainDecisionRequest* request,
                                                         v1::ExplainDecisionResponse* response) {
   auto* call = new LookCall(engine_);
+  if (!Allowed(*context, Method("BrokerAdmin.ExplainDecision"), call)) return call;
   const core::DecisionId id(request->decision_id());
   if (!id) {
     call->Refuse(absl::InvalidArgumentError("decision_id: 0 given, 1 or more is allowed"));
@@ -99,9 +110,10 @@ grpc::ServerUnaryReactor* AdminService::ExplainDecision(Context*,
   return call;
 }
 
-grpc::ServerUnaryReactor* AdminService::ListRuns(Context*, const v1::ListRunsRequest*,
+grpc::ServerUnaryReactor* AdminService::ListRuns(Context* context, const v1::ListRunsRequest*,
                                                  v1::ListRunsResponse* response) {
   auto* call = new LookCall(engine_);
+  if (!Allowed(*context, Method("BrokerAdmin.ListRuns"), call)) return call;
   engine_->SubmitInspection(
       call, [response](UnaryCall* answered, const core::Machine& machine, absl::Time now) {
         for (const core::RunPicture& run : machine.GetPicture(now).runs) {
@@ -112,9 +124,10 @@ grpc::ServerUnaryReactor* AdminService::ListRuns(Context*, const v1::ListRunsReq
   return call;
 }
 
-grpc::ServerUnaryReactor* AdminService::Drain(Context*, const v1::DrainRequest*,
+grpc::ServerUnaryReactor* AdminService::Drain(Context* context, const v1::DrainRequest*,
                                               v1::DrainResponse* response) {
   auto* call = new TypedCall<core::EmptyAnswer, v1::DrainResponse>(engine_, response);
+  if (!Allowed(*context, Method("BrokerAdmin.Drain"), call)) return call;
   engine_->SubmitDrain(call);
   return call;
 }

@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "broker/server/callers.h"
 #include "broker/server/engine.h"
 #include "broker/server/picture_feed.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
@@ -11,8 +12,9 @@ namespace vrambroker::server {
 
 class AdminService final : public v1::BrokerAdmin::CallbackService {
  public:
-  // Both outlive the service.
-  AdminService(Engine* engine, PictureFeed* feed) : engine_(engine), feed_(feed) {}
+  // All outlive the service.
+  AdminService(Engine* engine, PictureFeed* feed, const Callers* callers)
+      : engine_(engine), feed_(feed), callers_(callers) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -31,8 +33,12 @@ class AdminService final : public v1::BrokerAdmin::CallbackService {
   Reactor* Drain(Context* context, const v1::DrainRequest* request,
                  v1::DrainResponse* response) override;
 
+  // Whether the caller has the method's role; if not, the call has been refused.
+  bool Allowed(const Context& context, const MethodRoles& method, UnaryCall* call) const;
+
   Engine* const engine_;
   PictureFeed* const feed_;
+  const Callers* const callers_;
 };
 
 }  // namespace vrambroker::server

@@ -12,7 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "broker/core/events.h"
-#include "broker/server/peers.h"
+#include "broker/server/callers.h"
 #include "broker/server/pending_directive.h"
 #include "vrambroker/v1/broker.pb.h"
 
@@ -41,7 +41,7 @@ class AttachStream : public grpc::ServerWriteReactor<v1::Directive> {
   core::Process process;
   std::string device_uuid;
   int components = 0;
-  PeerTable::PeerPtr peer;
+  Caller caller;
   // Set by the welcome, in the order of decisions.
   core::SessionId session;
 

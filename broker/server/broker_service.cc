@@ -8,17 +8,14 @@
 
 namespace vrambroker::server {
 
-absl::Status BrokerService::CheckCaller(Context* context, core::SessionId session) const {
-  if (!engine_->sessions().ChecksCaller(session)) return absl::OkStatus();
-  return engine_->sessions().CheckCaller(session, peers_->Find(context->peer()));
-}
-
 template <typename Answer, typename Event, typename Response>
-grpc::ServerUnaryReactor* BrokerService::Run(Context* context, absl::StatusOr<Event> event,
-                                             Response* response) {
+grpc::ServerUnaryReactor* BrokerService::Run(Context* context, const MethodRoles& method,
+                                             absl::StatusOr<Event> event, Response* response) {
   auto* call = new TypedCall<Answer, Response>(engine_, response);
-  absl::Status status = event.status();
-  if (status.ok()) status = CheckCaller(context, event->header.session);
+  const Caller caller = callers_->Of(*context);
+  absl::Status status = CheckRole(caller, method);
+  if (status.ok()) status = event.status();
+  if (status.ok()) status = engine_->sessions().CheckCaller(event->header.session, caller);
   if (status.ok()) {
     engine_->Submit(call, *std::move(event));
   } else {
@@ -30,15 +27,19 @@ grpc::ServerUnaryReactor* BrokerService::Run(Context* context, absl::StatusOr<Ev
 grpc::ServerWriteReactor<v1::Directive>* BrokerService::Attach(Context* context,
                                                                const v1::AttachRequest* request) {
   const std::shared_ptr<AttachStream> stream = AttachStream::Create(engine_);
+  stream->caller = callers_->Of(*context);
+  absl::Status allowed = CheckRole(stream->caller, Method("VramBroker.Attach"));
+  if (allowed.ok() && request->components_size() > 0) {
+    allowed = CheckRole(stream->caller, kAttachWithComponents);
+  }
   absl::StatusOr<core::AttachEvent> event = ReadAttach(*request);
-  if (!event.ok()) {
-    stream->Close(event.status());
+  if (!allowed.ok() || !event.ok()) {
+    stream->Close(allowed.ok() ? event.status() : allowed);
     return stream.get();
   }
-  stream->peer = peers_->Find(context->peer());
   // A process of another pid namespace has no pid here: its own word names it then.
-  if (stream->peer != nullptr && stream->peer->pid != 0) {
-    event->process = {stream->peer->pid, stream->peer->start_ticks};
+  if (const PeerTable::PeerPtr& peer = stream->caller.peer; peer != nullptr && peer->pid != 0) {
+    event->process = {peer->pid, peer->start_ticks};
   }
   stream->worker = event->worker;
   stream->process = event->process;
@@ -66,42 +67,48 @@ grpc::ServerUnaryReactor* BrokerService::UpdateComponents(
     absl::Status status = CheckDevice(event->header.session, device_uuid);
     if (!status.ok()) event = std::move(status);
   }
-  return Run<core::UpdateAnswer>(context, std::move(event), response);
+  return Run<core::UpdateAnswer>(context, Method("VramBroker.UpdateComponents"), std::move(event),
+                                 response);
 }
 
 grpc::ServerUnaryReactor* BrokerService::BeginUse(Context* context,
                                                   const v1::BeginUseRequest* request,
                                                   v1::BeginUseResponse* response) {
-  return Run<core::BeginAnswer>(context, ReadBeginUse(*request), response);
+  return Run<core::BeginAnswer>(context, Method("VramBroker.BeginUse"), ReadBeginUse(*request),
+                                response);
 }
 
 grpc::ServerUnaryReactor* BrokerService::EndUse(Context* context, const v1::EndUseRequest* request,
                                                 v1::EndUseResponse* response) {
-  return Run<core::EndAnswer>(context, ReadEndUse(*request), response);
+  return Run<core::EndAnswer>(context, Method("VramBroker.EndUse"), ReadEndUse(*request), response);
 }
 
 grpc::ServerUnaryReactor* BrokerService::ReportResidency(Context* context,
                                                          const v1::ReportResidencyRequest* request,
                                                          v1::ReportResidencyResponse* response) {
-  return Run<core::ReportAnswer>(context, ReadReport(*request), response);
+  return Run<core::ReportAnswer>(context, Method("VramBroker.ReportResidency"),
+                                 ReadReport(*request), response);
 }
 
 grpc::ServerUnaryReactor* BrokerService::DeclarePipeline(Context* context,
                                                          const v1::DeclarePipelineRequest* request,
                                                          v1::DeclarePipelineResponse* response) {
-  return Run<core::EmptyAnswer>(context, ReadDeclarePipeline(*request), response);
+  return Run<core::EmptyAnswer>(context, Method("VramBroker.DeclarePipeline"),
+                                ReadDeclarePipeline(*request), response);
 }
 
 grpc::ServerUnaryReactor* BrokerService::DeclareRun(Context* context,
                                                     const v1::DeclareRunRequest* request,
                                                     v1::DeclareRunResponse* response) {
-  return Run<core::DeclareRunAnswer>(context, ReadDeclareRun(*request), response);
+  return Run<core::DeclareRunAnswer>(context, Method("VramBroker.DeclareRun"),
+                                     ReadDeclareRun(*request), response);
 }
 
 grpc::ServerUnaryReactor* BrokerService::FinishRun(Context* context,
                                                    const v1::FinishRunRequest* request,
                                                    v1::FinishRunResponse* response) {
-  return Run<core::EmptyAnswer>(context, ReadFinishRun(*request), response);
+  return Run<core::EmptyAnswer>(context, Method("VramBroker.FinishRun"), ReadFinishRun(*request),
+                                response);
 }
 
 }  // namespace vrambroker::server

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "broker/server/callers.h"
 #include "broker/server/engine.h"
-#include "broker/server/peers.h"
 #include "vrambroker/v1/broker.grpc.pb.h"
 
 namespace vrambroker::server {
@@ -16,8 +16,8 @@ class BrokerService final : public v1::VramBroker::CallbackService {
  public:
   // Both outlive the service. `only_device` is the UUID of the broker's device where it has one
   // only.
-  BrokerService(Engine* engine, const PeerTable* peers, std::string only_device)
-      : engine_(engine), peers_(peers), only_device_(std::move(only_device)) {}
+  BrokerService(Engine* engine, const Callers* callers, std::string only_device)
+      : engine_(engine), callers_(callers), only_device_(std::move(only_device)) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -40,14 +40,15 @@ class BrokerService final : public v1::VramBroker::CallbackService {
   Reactor* FinishRun(Context* context, const v1::FinishRunRequest* request,
                      v1::FinishRunResponse* response) override;
 
-  // Checks, then hands over to the engine. `event` may be an error of the conversion.
+  // Checks the caller's role and session, then hands over to the engine. `event` may be an error of
+  // the conversion.
   template <typename Answer, typename Event, typename Response>
-  Reactor* Run(Context* context, absl::StatusOr<Event> event, Response* response);
-  absl::Status CheckCaller(Context* context, core::SessionId session) const;
+  Reactor* Run(Context* context, const MethodRoles& method, absl::StatusOr<Event> event,
+               Response* response);
   absl::Status CheckDevice(core::SessionId session, const std::string& device_uuid) const;
 
   Engine* const engine_;
-  const PeerTable* const peers_;
+  const Callers* const callers_;
   const std::string only_device_;
 };
 

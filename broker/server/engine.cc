@@ -151,7 +151,7 @@ void Engine::CarryOut(const core::SendDirective& directive, absl::Time now) {
 
 void Engine::Welcome(AttachStream* stream, const core::Welcome& welcome, absl::Time now) {
   stream->session = welcome.session;
-  sessions_.Put(welcome.session, {stream->worker, stream->peer, stream->device_uuid});
+  sessions_.Put(welcome.session, {stream->worker, stream->caller, stream->device_uuid});
   WatchProcess(*stream, now);
   LogLine line{now,
                "attach",
@@ -159,6 +159,9 @@ void Engine::Welcome(AttachStream* stream, const core::Welcome& welcome, absl::T
                 {"session", Number(welcome.session.value())},
                 {"pid", absl::StrCat(stream->process.pid)},
                 {"components", absl::StrCat(stream->components)}}};
+  if (!stream->caller.identity.empty()) {
+    line.fields.emplace_back("certificate", stream->caller.identity);
+  }
   for (const core::RefusedComponent& refused : welcome.refused) {
     line.fields.emplace_back("refused", absl::StrCat(refused.component, ": ", refused.message));
   }
@@ -166,9 +169,10 @@ void Engine::Welcome(AttachStream* stream, const core::Welcome& welcome, absl::T
 }
 
 void Engine::WatchProcess(const AttachStream& stream, absl::Time now) {
-  if (stream.peer == nullptr || !stream.peer->pidfd.valid()) return;
+  const PeerTable::PeerPtr& peer = stream.caller.peer;
+  if (peer == nullptr || !peer->pidfd.valid()) return;
   if (!watched_.insert({stream.process.pid, stream.process.start_time}).second) return;
-  observe::UniqueFd pidfd(fcntl(stream.peer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
+  observe::UniqueFd pidfd(fcntl(peer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
   const core::Process process = stream.process;
   const auto watched = watch_->WatchPidfd(
       std::move(pidfd), [this, process] { Post(core::ProcessDiedEvent{process}); });

@@ -120,17 +120,44 @@ absl::Status SetLogFormat(const std::string& text, LogFormat* out) {
   return absl::OkStatus();
 }
 
+void AddPath(const char* name, const char* help, std::string* out, FlagSet* flags) {
+  flags->Add({name, "FILE", help, [out](const std::string& text) {
+                *out = text;
+                return absl::OkStatus();
+              }});
+}
+
+void AddTlsFlags(Options* options, FlagSet* flags) {
+  AddPath("tls-cert",
+          "PEM file of the broker's certificate, followed by those between it and its CA. With "
+          "--tls-key and --tls-client-ca it turns TLS on for every TCP address. The three files "
+          "are looked at again at each connection: renewed ones serve from the next one on, broken "
+          "ones are logged and change nothing.",
+          &options->tls.cert, flags);
+  AddPath("tls-key", "PEM file of its private key, without a password.", &options->tls.key, flags);
+  AddPath("tls-client-ca",
+          "PEM file of the CAs that issue client certificates; nobody connects without one. Its "
+          "subject alternative names give the roles: URI:vram-broker:role/worker, .../driver, "
+          ".../viewer, .../admin.",
+          &options->tls.client_ca, flags);
+  flags->Add(
+      {"plain-loopback", "",
+       "Allow TCP without TLS at loopback hosts (127.0.0.1, [::1], localhost). Everybody on "
+       "the machine then has all roles. Default: false.",
+       [options](const std::string& text) { return SetBool(text, &options->plain_loopback); }});
+}
+
 void AddPlaceFlags(Options* options, FlagSet* flags) {
-  flags->Add({"listen", "unix:PATH|HOST:PORT",
-              "Where to listen; several are given by repeating it or with commas between. TCP only "
-              "on loopback "
-              "hosts, as it is neither encrypted nor authenticated. Default: unix:DIR/broker.sock, "
-              "where DIR is "
-              "/run/vram-broker if that is writable or can be made, else "
-              "$XDG_RUNTIME_DIR/vram-broker, else "
-              "/run/user/<uid>/vram-broker.",
-              [options](const std::string& text) { return AddAddresses(text, &options->listen); },
-              true});
+  flags->Add(
+      {"listen", "unix:PATH|HOST:PORT",
+       "Where to listen; several are given by repeating it or with commas between. TCP needs "
+       "--tls-cert, --tls-key and --tls-client-ca, or --plain-loopback. Default: "
+       "unix:DIR/broker.sock, "
+       "where DIR is "
+       "/run/vram-broker if that is writable or can be made, else "
+       "$XDG_RUNTIME_DIR/vram-broker, else "
+       "/run/user/<uid>/vram-broker.",
+       [options](const std::string& text) { return AddAddresses(text, &options->listen); }, true});
   flags->Add({"socket-mode", "0660", "Mode of the Unix sockets, octal. Default: 0660.",
               [options](const std::string& text) { return SetMode(text, &options->socket_mode); }});
   flags->Add({"socket-group", "GROUP", "Group of the Unix sockets. Default: the process's.",
@@ -138,6 +165,15 @@ void AddPlaceFlags(Options* options, FlagSet* flags) {
                 options->socket_group = text;
                 return absl::OkStatus();
               }});
+  flags->Add({"admin-group", "GROUP",
+              "Over the Unix sockets the role admin (Drain) is for root, the broker's own user and "
+              "members of this group. Default: for everybody who may connect; the roles worker, "
+              "driver and viewer always are.",
+              [options](const std::string& text) {
+                options->admin_group = text;
+                return absl::OkStatus();
+              }});
+  AddTlsFlags(options, flags);
   flags->Add({"device", "UUID[=SIZE]",
               "A card or MIG instance to manage, by UUID as nvidia-smi -L lists it, and the share "
               "of it to give "
@@ -209,6 +245,7 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
 }
 
 absl::Status CheckTogether(const Options& options) {
+  if (absl::Status status = CheckTransports(options); !status.ok()) return status;
   if (options.reading_interval < absl::Milliseconds(10)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--reading-interval: ", absl::FormatDuration(options.reading_interval),
@@ -221,6 +258,30 @@ absl::Status CheckTogether(const Options& options) {
 }
 
 }  // namespace
+
+absl::Status CheckTransports(const Options& options) {
+  if (options.tls.any() && !options.tls.all()) {
+    const bool no_cert = options.tls.cert.empty();
+    const bool no_key = options.tls.key.empty();
+    return absl::InvalidArgumentError(absl::StrCat(
+        no_cert  ? "--tls-cert"
+        : no_key ? "--tls-key"
+                 : "--tls-client-ca",
+        " is missing: --tls-cert, --tls-key and --tls-client-ca go together, or none of them"));
+  }
+  for (const Address& address : options.listen) {
+    if (address.is_unix() || options.tls.all()) continue;
+    if (IsLoopback(address) && options.plain_loopback) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen: '", ToString(address),
+        "' without TLS: anybody who reaches the port could drive the broker. Give --tls-cert, "
+        "--tls-key and --tls-client-ca, or use a Unix socket, unix:PATH, which checks who is "
+        "calling",
+        IsLoopback(address) ? ", or allow everybody on this machine with --plain-loopback"
+                            : "; without TLS only loopback hosts can be allowed"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
                                            const GetEnv& get_env,

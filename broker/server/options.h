@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "broker/core/machine.h"
 #include "broker/server/addresses.h"
+#include "broker/server/certificates.h"
 #include "broker/server/flag_set.h"
 
 namespace vrambroker::server {
@@ -39,6 +40,13 @@ struct Options {
   uint32_t socket_mode = 0660;
   // Empty: the group of the process.
   std::string socket_group;
+  // The group that has the role admin over the Unix sockets, beside root and the user of the
+  // broker. Empty: everybody has it who may connect.
+  std::string admin_group;
+  // For every TCP address; all three or none.
+  TlsFiles tls;
+  // TCP without TLS, on loopback hosts only: whoever is on the machine may call anything.
+  bool plain_loopback = false;
   // Both empty: every real card that is found.
   std::vector<DeviceOption> devices;
   std::vector<EmulatedDeviceOption> emulated_devices;
@@ -65,8 +73,12 @@ struct ParsedOptions {
   std::vector<std::string> warnings;
 };
 
-// INVALID_ARGUMENT as FlagSet::Parse. `args` without the program's name; `variables`: the names of
-// all environment variables, for warnings.
+// INVALID_ARGUMENT where TLS is given in part, or is missing for a TCP address that is not of the
+// loopback or not allowed to do without.
+absl::Status CheckTransports(const Options& options);
+
+// INVALID_ARGUMENT as FlagSet::Parse and CheckTransports. `args` without the program's name;
+// `variables`: the names of all environment variables, for warnings.
 absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
                                            const GetEnv& get_env,
                                            const std::vector<std::string>& variables = {});

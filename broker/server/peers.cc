@@ -49,7 +49,7 @@ int PeerTable::Renumber(int descriptor) {
   return moved;
 }
 
-bool PeerTable::Put(int descriptor, observe::Peer peer) {
+bool PeerTable::Put(int descriptor, observe::Peer peer, RoleSet roles) {
   std::lock_guard<std::mutex> lock(mutex_);
   entries_.erase(descriptor);
   if (entries_.size() >= forget_at_) {
@@ -58,18 +58,18 @@ bool PeerTable::Put(int descriptor, observe::Peer peer) {
   }
   if (entries_.size() >= kMaxConnections) ForgetClosed();
   if (entries_.size() >= kMaxConnections) return false;
-  entries_[descriptor] = {std::make_shared<const observe::Peer>(std::move(peer)),
+  entries_[descriptor] = {{std::make_shared<const observe::Peer>(std::move(peer)), roles},
                           InodeOf(descriptor)};
   return true;
 }
 
-PeerTable::PeerPtr PeerTable::Find(const std::string& grpc_peer) const {
+PeerTable::Known PeerTable::Find(const std::string& grpc_peer) const {
   absl::string_view text(grpc_peer);
   int descriptor = -1;
-  if (!absl::ConsumePrefix(&text, "fd:") || !absl::SimpleAtoi(text, &descriptor)) return nullptr;
+  if (!absl::ConsumePrefix(&text, "fd:") || !absl::SimpleAtoi(text, &descriptor)) return {};
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = entries_.find(descriptor);
-  return found == entries_.end() ? nullptr : found->second.peer;
+  return found == entries_.end() ? Known() : found->second.known;
 }
 
 size_t PeerTable::size() const {

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "broker/observe/peer.h"
+#include "broker/server/roles.h"
 
 namespace vrambroker::server {
 
@@ -17,6 +18,12 @@ class PeerTable {
  public:
   using PeerPtr = std::shared_ptr<const observe::Peer>;
 
+  // Of a connection. Without a peer: not one of ours, or no longer.
+  struct Known {
+    PeerPtr peer;
+    RoleSet roles;
+  };
+
   // Connections at a time; past it the next is refused.
   static constexpr size_t kMaxConnections = 2048;
 
@@ -24,14 +31,14 @@ class PeerTable {
   // the descriptor is closed.
   int Renumber(int descriptor);
   // False: too many, though those that gRPC has closed were forgotten first.
-  bool Put(int descriptor, observe::Peer peer);
-  // `grpc_peer` is the peer() of a context, "fd:N". Null: not one of ours (TCP).
-  PeerPtr Find(const std::string& grpc_peer) const;
+  bool Put(int descriptor, observe::Peer peer, RoleSet roles);
+  // `grpc_peer` is the peer() of a context, "fd:N".
+  Known Find(const std::string& grpc_peer) const;
   size_t size() const;
 
  private:
   struct Entry {
-    PeerPtr peer;
+    Known known;
     uint64_t inode = 0;  // of the socket: tells a number that is used again
   };
 

@@ -11,16 +11,21 @@
 #include "absl/strings/str_join.h"
 #include "broker/server/admin_service.h"
 #include "broker/server/broker_service.h"
+#include "broker/server/callers.h"
 #include "broker/server/devices.h"
 #include "broker/server/engine.h"
 #include "broker/server/picture_feed.h"
 #include "broker/server/readings.h"
+#include "broker/server/tls_listener.h"
 #include "broker/server/unix_listener.h"
+#include "broker/server/unix_roles.h"
 
 namespace vrambroker::server {
 namespace {
 
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
+// Broken certificates are logged this soon after they were written, even if nobody connects.
+constexpr absl::Duration kLookAtCertificates = absl::Seconds(10);
 constexpr int kMaxMessageBytes = 4 << 20;
 constexpr int kMaxCallsPerConnection = 1024;
 
@@ -49,6 +54,7 @@ struct Server::Parts {
       : options(given),
         extras(wanted),
         log(wanted.log_descriptor, given.log_format),
+        callers(&peers, given.plain_loopback ? RoleSet::All() : RoleSet()),
         alarms(clock) {}
 
   absl::Status Open();
@@ -67,9 +73,13 @@ struct Server::Parts {
   Log log;
   std::vector<Device> devices;
   std::vector<std::unique_ptr<UnixListener>> listeners;
+  std::unique_ptr<TlsListener> tls;
+  UnixRoles unix_roles;
   PeerTable peers;
+  Callers callers;
   Alarms alarms;
   size_t tick_alarm = 0;
+  size_t tls_alarm = 0;
   std::unique_ptr<Readings> readings;
   std::unique_ptr<PictureFeed> feed;
   std::unique_ptr<Engine> engine;
@@ -83,6 +93,19 @@ struct Server::Parts {
 };
 
 absl::Status Server::Parts::OpenListeners() {
+  auto roles = UnixRoles::Create(options.admin_group);
+  if (!roles.ok()) return roles.status();
+  unix_roles = *roles;
+  if (options.tls.all()) {
+    auto opened = TlsListener::Open(options.tls, clock, &log);
+    if (!opened.ok()) return opened.status();
+    tls = *std::move(opened);
+    tls_alarm = alarms.Add([this] {
+      tls->Look();
+      alarms.Set(tls_alarm, clock.Now() + kLookAtCertificates);
+    });
+    alarms.Set(tls_alarm, clock.Now() + kLookAtCertificates);
+  }
   for (const Address& address : options.listen) {
     if (!address.is_unix()) continue;
     auto listener = UnixListener::Open(address.path, options.socket_mode, options.socket_group);
@@ -126,8 +149,8 @@ absl::Status Server::Parts::StartEngine() {
   config.epoch = core::Epoch(static_cast<uint64_t>(absl::ToUnixMicros(clock.Now())));
   engine = std::make_unique<Engine>(config, specs, clock, &log, watch.get(), MakeHooks());
   broker_service = std::make_unique<BrokerService>(
-      engine.get(), &peers, specs.size() == 1 ? specs.front().uuid : std::string());
-  admin_service = std::make_unique<AdminService>(engine.get(), feed.get());
+      engine.get(), &callers, specs.size() == 1 ? specs.front().uuid : std::string());
+  admin_service = std::make_unique<AdminService>(engine.get(), feed.get(), &callers);
   return absl::OkStatus();
 }
 
@@ -144,7 +167,9 @@ absl::Status Server::Parts::StartServing() {
   for (size_t i = 0; i < options.listen.size(); ++i) {
     if (options.listen[i].is_unix()) continue;
     tcp.push_back(ToString(options.listen[i]));
-    builder.AddListeningPort(tcp.back(), grpc::InsecureServerCredentials(), &ports[i]);
+    builder.AddListeningPort(
+        tcp.back(), tls == nullptr ? grpc::InsecureServerCredentials() : tls->Credentials(),
+        &ports[i]);
   }
   server = builder.BuildAndStart();
   if (server == nullptr) {
@@ -164,7 +189,9 @@ absl::Status Server::Parts::StartServing() {
       health->SetServingStatus(name, true);
     }
   }
-  for (const auto& listener : listeners) listener->Start(server.get(), &peers, &log);
+  for (const auto& listener : listeners) {
+    listener->Start(server.get(), &unix_roles, &peers, &log);
+  }
   return absl::OkStatus();
 }
 
@@ -177,6 +204,7 @@ absl::Status Server::Parts::StartReadings() {
 }
 
 absl::Status Server::Parts::Open() {
+  if (absl::Status status = CheckTransports(options); !status.ok()) return status;
   RaiseDescriptorLimit();
   auto opened = OpenDevices(options, ToString(options.listen.front()));
   if (!opened.ok()) return opened.status();

@@ -16,24 +16,15 @@ void SessionTable::Erase(core::SessionId session) {
   sessions_.erase(session.value());
 }
 
-absl::Status SessionTable::CheckCaller(core::SessionId session,
-                                       const PeerTable::PeerPtr& caller) const {
-  if (caller == nullptr || caller->pid == 0) return absl::OkStatus();
+absl::Status SessionTable::CheckCaller(core::SessionId session, const Caller& caller) const {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = sessions_.find(session.value());
-  if (found == sessions_.end() || found->second.peer == nullptr) return absl::OkStatus();
-  const observe::Peer& owner = *found->second.peer;
-  if (owner.pid == 0 || owner.pid == caller->pid) return absl::OkStatus();
+  if (found == sessions_.end()) return absl::OkStatus();
+  const std::string why = WhyNotTheSame(found->second.owner, caller);
+  if (why.empty()) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      absl::StrCat("session_id: ", session.value(), " is the session of process ", owner.pid, " ('",
-                   found->second.worker, "'), the caller is process ", caller->pid,
+      absl::StrCat("session_id: ", session.value(), " ('", found->second.worker, "') ", why,
                    "; a process uses the session that it attached itself"));
-}
-
-bool SessionTable::ChecksCaller(core::SessionId session) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = sessions_.find(session.value());
-  return found != sessions_.end() && found->second.peer != nullptr && found->second.peer->pid != 0;
 }
 
 std::string SessionTable::DeviceOf(core::SessionId session) const {

@@ -7,14 +7,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "broker/core/units.h"
-#include "broker/server/peers.h"
+#include "broker/server/callers.h"
 
 namespace vrambroker::server {
 
 struct SessionInfo {
   std::string worker;
-  // Null over TCP.
-  PeerTable::PeerPtr peer;
+  Caller owner;
   // Of its components. Empty: none named one.
   std::string device_uuid;
 };
@@ -25,12 +24,11 @@ class SessionTable {
   void Put(core::SessionId session, SessionInfo info);
   void Erase(core::SessionId session);
 
-  // Whether this session may be used by this caller: PERMISSION_DENIED where the kernel names
-  // another process than the one that attached. OK where either is not known, and for sessions that
-  // are not here, which the core knows to be stale.
-  absl::Status CheckCaller(core::SessionId session, const PeerTable::PeerPtr& caller) const;
-  // Whether CheckCaller needs to know the caller.
-  bool ChecksCaller(core::SessionId session) const;
+  // Whether this session may be used by this caller: PERMISSION_DENIED where the caller came
+  // another way than the one that attached, or the kernel names another process, or the certificate
+  // is of another identity. OK where the process is not known (of another pid namespace), and for
+  // sessions that are not here, which the core knows to be stale.
+  absl::Status CheckCaller(core::SessionId session, const Caller& caller) const;
   // The device of the session; empty where it has none or is not here.
   std::string DeviceOf(core::SessionId session) const;
 

@@ -111,8 +111,8 @@ UnixListener::~UnixListener() {
   if (thread_.joinable()) thread_.join();
 }
 
-void UnixListener::Start(grpc::Server* server, PeerTable* peers, Log* log) {
-  thread_ = std::thread([=, this] { Run(server, peers, log); });
+void UnixListener::Start(grpc::Server* server, const UnixRoles* roles, PeerTable* peers, Log* log) {
+  thread_ = std::thread([=, this] { Run(server, roles, peers, log); });
 }
 
 void UnixListener::Stop() {
@@ -129,7 +129,7 @@ bool UnixListener::Wait(bool accepting, int milliseconds) const {
   return (queries[0].revents & POLLIN) == 0;
 }
 
-void UnixListener::Run(grpc::Server* server, PeerTable* peers, Log* log) {
+void UnixListener::Run(grpc::Server* server, const UnixRoles* roles, PeerTable* peers, Log* log) {
   while (Wait(true, -1)) {
     observe::UniqueFd accepted(
         accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -144,8 +144,9 @@ void UnixListener::Run(grpc::Server* server, PeerTable* peers, Log* log) {
       LogTrouble(log, path_, std::string(peer.status().message()));
       continue;
     }
+    const RoleSet given = roles->Of(accepted.get(), *peer);
     observe::UniqueFd moved(peers->Renumber(accepted.Release()));
-    if (!moved.valid() || !peers->Put(moved.get(), *std::move(peer))) {
+    if (!moved.valid() || !peers->Put(moved.get(), *std::move(peer), given)) {
       LogTrouble(log, path_,
                  absl::StrCat("no room: ", peers->size(), " connections, at most ",
                               PeerTable::kMaxConnections, ", and descriptors by ulimit -n"));

@@ -13,6 +13,7 @@
 #include "broker/observe/unique_fd.h"
 #include "broker/server/log.h"
 #include "broker/server/peers.h"
+#include "broker/server/unix_roles.h"
 
 namespace vrambroker::server {
 
@@ -27,8 +28,8 @@ class UnixListener {
   // Closes without removing the file, unless Stop() came before.
   ~UnixListener();
 
-  // Accepts from here on. All outlive the listener.
-  void Start(grpc::Server* server, PeerTable* peers, Log* log);
+  // Accepts from here on. All outlive the listener. `roles` says what who connects may do.
+  void Start(grpc::Server* server, const UnixRoles* roles, PeerTable* peers, Log* log);
   // Accepts nothing more and removes the file. Connections that were accepted live on.
   void Stop();
 
@@ -37,7 +38,7 @@ class UnixListener {
  private:
   UnixListener(observe::FileLock lock, std::string path, observe::UniqueFd socket,
                observe::UniqueFd wake);
-  void Run(grpc::Server* server, PeerTable* peers, Log* log);
+  void Run(grpc::Server* server, const UnixRoles* roles, PeerTable* peers, Log* log);
   // Waits for a connection, or `milliseconds` (below 0: for ever) where `accepting` is false.
   // False: stop.
   bool Wait(bool accepting, int milliseconds) const;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/credentials.h"
 #include "client/cpp/engine.h"
 #include "client/cpp/session_proto.h"
 
@@ -44,7 +45,8 @@ Engine::UseOutcome WaitForGrant(Engine& engine, Ticket ticket, const UseOptions&
 
 class BrokerClient::Impl {
  public:
-  explicit Impl(ClientOptions options) : engine_(std::move(options)) {}
+  Impl(ClientOptions options, std::shared_ptr<grpc::ChannelCredentials> credentials)
+      : engine_(std::move(options), std::move(credentials)) {}
 
   Engine& engine() { return engine_; }
 
@@ -173,8 +175,11 @@ absl::StatusOr<std::unique_ptr<BrokerClient>> BrokerClient::Create(ClientOptions
   for (const ManagedComponent* c : options.components) {
     if (absl::Status s = CheckName("component name", c->Describe().name()); !s.ok()) return s;
   }
+  options.tls = WithEnvironment(std::move(options.tls));
+  auto credentials = MakeCredentials(options.address, options.tls);
+  if (!credentials.ok()) return credentials.status();
   return std::unique_ptr<BrokerClient>(
-      new BrokerClient(std::make_unique<Impl>(std::move(options))));
+      new BrokerClient(std::make_unique<Impl>(std::move(options), *std::move(credentials))));
 }
 
 absl::Status BrokerClient::WaitReady(absl::Time deadline) {

@@ -22,10 +22,21 @@
 
 namespace vrambroker::client {
 
+// Paths of PEM files for TLS: the CA of the broker's certificate, the certificate that this process
+// shows and its key. All or none of them.
+struct TlsFiles {
+  std::string ca = {};
+  std::string cert = {};
+  std::string key = {};
+};
+
 struct ClientOptions {
   // gRPC address: unix:PATH or HOST:PORT. Empty: $VRAM_BROKER_ADDRESS, else the default socket
   // (DefaultAddress()).
   std::string address;
+  // For TCP; a Unix socket has no use for them. Empty ones are taken from $VRAM_BROKER_TLS_CA,
+  // $VRAM_BROKER_TLS_CERT and $VRAM_BROKER_TLS_KEY.
+  TlsFiles tls = {};
   // Name of this worker or driver: 1 to 128 of letters, digits, '.', '-', '_'.
   std::string worker;
   // The components, which must outlive the client. None: a driver.
@@ -129,7 +140,8 @@ class Use {
 
 class BrokerClient {
  public:
-  // INVALID_ARGUMENT where the options are out of range. Attaches in the background.
+  // INVALID_ARGUMENT where the options are out of range or files of TLS cannot be used. Attaches in
+  // the background.
   static absl::StatusOr<std::unique_ptr<BrokerClient>> Create(ClientOptions options);
   ~BrokerClient();
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "client/cpp/credentials.h"
 #include "client/cpp/defaults.h"
 
 namespace vrambroker::client {
@@ -37,9 +38,10 @@ SessionOptions ToSession(const ClientOptions& options) {
 
 }  // namespace
 
-Engine::Engine(ClientOptions options)
+Engine::Engine(ClientOptions options, std::shared_ptr<grpc::ChannelCredentials> credentials)
     : options_(std::move(options)),
-      notices_(options_.address, options_.lock_dir, options_.device_uuid),
+      notices_(options_.address, options_.lock_dir, options_.device_uuid,
+               WhyUnreachable(options_.address, options_.tls)),
       session_(ToSession(options_)) {
   for (ManagedComponent* c : options_.components) components_[c->Describe().name()] = c;
   grpc::ChannelArguments arguments;
@@ -49,7 +51,7 @@ Engine::Engine(ClientOptions options)
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   stub_ = v1::VramBroker::NewStub(
-      grpc::CreateCustomChannel(options_.address, grpc::InsecureChannelCredentials(), arguments));
+      grpc::CreateCustomChannel(options_.address, std::move(credentials), arguments));
   poll_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   timer_ = std::thread([this] { RunTimer(); });
   if (options_.apply_thread) applier_ = std::thread([this] { RunApplier(); });

@@ -3,6 +3,8 @@
 // targets.
 #pragma once
 
+#include <grpcpp/grpcpp.h>
+
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -25,8 +27,8 @@ namespace vrambroker::client {
 
 class Engine {
  public:
-  // Requires checked options.
-  explicit Engine(ClientOptions options);
+  // Requires checked options, and what MakeCredentials makes of them.
+  Engine(ClientOptions options, std::shared_ptr<grpc::ChannelCredentials> credentials);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

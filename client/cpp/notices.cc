@@ -73,7 +73,8 @@ Notices::Lines Notices::NotAttached(const absl::Status& status, bool again,
   if (attached_before_ || !last_failure_.empty()) return {};
   last_failure_ = why;
   return {absl::StrCat("no session with the broker at ", address_, " yet (", why,
-                       "); it is tried again")};
+                       "); it is tried again",
+                       absl::IsUnavailable(status) ? absl::StrCat(": ", advice_) : "")};
 }
 
 Notices::Lines Notices::BrokerLives(bool lives, const Components& components) {

@@ -25,9 +25,13 @@ class Notices {
   using Lines = std::vector<std::string>;
   using Components = std::map<std::string, NoticedComponent>;
 
-  // `lock_dir` and `device` are named where no broker lives; `device` may be empty.
-  Notices(std::string address, std::string lock_dir, std::string device)
-      : address_(std::move(address)), lock_dir_(std::move(lock_dir)), device_(std::move(device)) {}
+  // `lock_dir` and `device` are named where no broker lives; `device` may be empty. `advice`: what
+  // to look at where the broker cannot be reached at all.
+  Notices(std::string address, std::string lock_dir, std::string device, std::string advice)
+      : address_(std::move(address)),
+        lock_dir_(std::move(lock_dir)),
+        device_(std::move(device)),
+        advice_(std::move(advice)) {}
 
   // A session is open. `refused`: the broker's words by component.
   Lines Attached(uint64_t session, uint64_t epoch, const Components& components,
@@ -45,6 +49,7 @@ class Notices {
   const std::string address_;
   const std::string lock_dir_;
   const std::string device_;
+  const std::string advice_;
   bool attached_ = false;
   bool attached_before_ = false;
   bool lives_ = true;

@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Declarations>> Declarations::Create(const DriverO
   }
   client::ClientOptions client_options;
   client_options.address = options.broker;
+  client_options.tls = options.tls;
   client_options.worker = options.name;
   absl::StatusOr<std::unique_ptr<client::BrokerClient>> client =
       client::BrokerClient::Create(std::move(client_options));

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/broker_client.h"
 #include "vrambroker/v1/workload.pb.h"
 
 namespace vrambroker::pipeline {
@@ -72,6 +73,8 @@ struct DriverOptions {
   std::map<std::string, std::string> workers;
   // gRPC address of the broker; "none": nothing is declared.
   std::string broker = "none";
+  // As client::ClientOptions says.
+  client::TlsFiles tls = {};
   // Name of the driver's session.
   std::string name = "pipeline";
   Declared declared = Declared::kAll;

@@ -28,6 +28,13 @@ ABSL_FLAG(std::vector<std::string>, workers, {},
 ABSL_FLAG(std::string, broker, "none",
           "The broker that the runs are declared to: unix:PATH or HOST:PORT; none: nothing is "
           "declared. With --spawn: none, or start for one of its own.");
+ABSL_FLAG(std::string, tls_ca, "",
+          "For a broker at HOST:PORT: PEM file of the CA of its certificate. Empty: "
+          "$VRAM_BROKER_TLS_CA. Does nothing with --spawn.");
+ABSL_FLAG(std::string, tls_cert, "",
+          "The same: PEM file of the certificate to show. Empty: $VRAM_BROKER_TLS_CERT.");
+ABSL_FLAG(std::string, tls_key, "",
+          "The same: PEM file of that certificate's key. Empty: $VRAM_BROKER_TLS_KEY.");
 ABSL_FLAG(std::string, declared, "all",
           "What the broker is told: all (each run when it arrives, waiting ones too), current (a "
           "run when it starts) or none. Does nothing with --broker=none.");
@@ -69,9 +76,10 @@ worker::CommandHelp Help() {
           "  vram-pipeline run --workload=FILE.json --workers=te=unix:/run/te.sock,... "
           "--broker=unix:PATH\n"
           "  vram-pipeline run --workload=FILE.json --spawn --broker=start",
-          {"workload", "workers", "broker", "declared", "name", "format", "skip-first",
-           "stage-timeout", "bytes-scale", "time-scale", "spawn", "weights-dir", "permanent",
-           "resident", "retain", "allocate", "work-dir", "bin-dir"}};
+          {"workload",   "workers",  "broker",      "tls-ca",     "tls-cert",      "tls-key",
+           "declared",   "name",     "format",      "skip-first", "stage-timeout", "bytes-scale",
+           "time-scale", "spawn",    "weights-dir", "permanent",  "resident",      "retain",
+           "allocate",   "work-dir", "bin-dir"}};
 }
 
 // "unix:PATH" or "HOST:PORT".
@@ -149,6 +157,8 @@ absl::StatusOr<DriverOptions> OptionsFromFlags() {
   if (!declared.ok()) return declared.status();
   options.declared = *declared;
   options.broker = absl::GetFlag(FLAGS_broker);
+  options.tls = {absl::GetFlag(FLAGS_tls_ca), absl::GetFlag(FLAGS_tls_cert),
+                 absl::GetFlag(FLAGS_tls_key)};
   options.name = absl::GetFlag(FLAGS_name);
   options.bytes_scale = absl::GetFlag(FLAGS_bytes_scale);
   options.time_scale = absl::GetFlag(FLAGS_time_scale);

@@ -37,6 +37,13 @@ ABSL_FLAG(std::string, ready_file, "",
 ABSL_FLAG(std::string, broker, "",
           "The broker: unix:PATH or HOST:PORT; none: run without one, by --retain and --allocate. "
           "Empty: $VRAM_BROKER_ADDRESS, else the default socket.");
+ABSL_FLAG(std::string, tls_ca, "",
+          "For a broker at HOST:PORT: PEM file of the CA of its certificate. Empty: "
+          "$VRAM_BROKER_TLS_CA. Does nothing with --broker=none.");
+ABSL_FLAG(std::string, tls_cert, "",
+          "The same: PEM file of the certificate to show. Empty: $VRAM_BROKER_TLS_CERT.");
+ABSL_FLAG(std::string, tls_key, "",
+          "The same: PEM file of that certificate's key. Empty: $VRAM_BROKER_TLS_KEY.");
 ABSL_FLAG(std::string, lock_dir, "",
           "Folder in which brokers lock their devices, to know whether one lives. Empty: that of "
           "the default socket. Does nothing with --broker=none.");
@@ -102,27 +109,12 @@ CommandHelp Help() {
       "SIGTERM and SIGINT: releases everything "
       "and "
       "exits 0.",
-      {"name",
-       "component",
-       "weights",
-       "card",
-       "listen",
-       "ready-file",
-       "broker",
-       "lock-dir",
-       "resident",
-       "lifetime",
-       "host-copy",
-       "window-layers",
-       "tier",
-       "pass-seconds",
-       "time-scale",
-       "retain",
-       "trim-after-use",
-       "allocate",
-       "caching-allocator",
-       "warm-up-uses",
-       "start-timeout"}};
+      {"name",         "component",         "weights",       "card",
+       "listen",       "ready-file",        "broker",        "tls-ca",
+       "tls-cert",     "tls-key",           "lock-dir",      "resident",
+       "lifetime",     "host-copy",         "window-layers", "tier",
+       "pass-seconds", "time-scale",        "retain",        "trim-after-use",
+       "allocate",     "caching-allocator", "warm-up-uses",  "start-timeout"}};
 }
 
 absl::Status OneOf(const char* flag, const std::string& value, const char* first,
@@ -149,6 +141,8 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
     return absl::InvalidArgumentError("--card is needed: emulated:NAME or a CUDA card's UUID");
   }
   options.broker = absl::GetFlag(FLAGS_broker);
+  options.tls = {absl::GetFlag(FLAGS_tls_ca), absl::GetFlag(FLAGS_tls_cert),
+                 absl::GetFlag(FLAGS_tls_key)};
   options.lock_dir = absl::GetFlag(FLAGS_lock_dir);
 
   absl::StatusOr<offload::KeepSpec> resident = ParseResident(absl::GetFlag(FLAGS_resident));

@@ -124,6 +124,7 @@ absl::Status Worker::Connect() {
   if (!brokered()) return absl::OkStatus();
   client::ClientOptions options;
   options.address = options_.broker;
+  options.tls = options_.tls;
   options.worker = options_.name;
   options.pool = pool_adapter_.get();
   options.lock_dir = options_.lock_dir;

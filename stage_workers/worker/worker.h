@@ -35,6 +35,8 @@ struct WorkerOptions {
   std::string card_uuid;
   // gRPC address of the broker; "none": no broker, rules as below; empty: the default address.
   std::string broker;
+  // As client::ClientOptions says.
+  client::TlsFiles tls = {};
   // Where brokers lock devices. Empty: the default.
   std::string lock_dir;
 

@@ -158,7 +158,7 @@ TEST_F(BrokerdTest, ASecondOneExitsWithTwoAndNamesTheFirst) {
 TEST_F(BrokerdTest, WhatItCannotDoItSaysAndExitsWithTwo) {
   Program stranger({"--listen=0.0.0.0:7000"}, File("log"));
   EXPECT_EQ(stranger.Wait(), 2);
-  EXPECT_THAT(stranger.log(), HasSubstr("no TLS yet"));
+  EXPECT_THAT(stranger.log(), HasSubstr("without TLS"));
   Program missing({"--listen=" + address(), "--lock-dir=" + folder_, "--device=GPU-none"},
                   File("log"));
   EXPECT_EQ(missing.Wait(), 2);

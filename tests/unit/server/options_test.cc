@@ -78,7 +78,8 @@ TEST_F(OptionsTest, TheFileMayBeNamedByTheEnvironment) {
 TEST_F(OptionsTest, RepeatableFlagsAddUpWithinOneSourceOnly) {
   env_["VRAM_BROKERD_LISTEN"] = "unix:/e1 unix:/e2;unix:/e3";
   EXPECT_EQ(Good({}).listen.size(), 3u);
-  const Options options = Good({"--listen=unix:/a,127.0.0.1:0", "--listen", "unix:/b"});
+  const Options options =
+      Good({"--plain-loopback", "--listen=unix:/a,127.0.0.1:0", "--listen", "unix:/b"});
   ASSERT_EQ(options.listen.size(), 3u);
   EXPECT_EQ(ToString(options.listen[0]), "unix:/a");
   EXPECT_EQ(ToString(options.listen[1]), "127.0.0.1:0");
@@ -131,15 +132,17 @@ TEST_F(OptionsTest, HelpNamesEveryFlagAndItsVariable) {
   ASSERT_TRUE(parsed.ok());
   EXPECT_TRUE(parsed->help_wanted);
   for (const char* flag :
-       {"listen", "socket-mode", "socket-group", "device", "emulated-device", "reserve",
-        "grow-wait", "max-wait", "release-deadline", "settling-time", "run-grace", "orphan-after",
-        "load-ahead", "reading-interval", "lock-dir", "log-format", "config"}) {
+       {"listen",     "socket-mode",   "socket-group",   "device",           "emulated-device",
+        "reserve",    "grow-wait",     "max-wait",       "release-deadline", "settling-time",
+        "run-grace",  "orphan-after",  "load-ahead",     "admin-group",      "tls-cert",
+        "tls-key",    "tls-client-ca", "plain-loopback", "reading-interval", "lock-dir",
+        "log-format", "config"}) {
     EXPECT_THAT(parsed->help, HasSubstr(absl::StrCat("--", flag)));
   }
   EXPECT_THAT(parsed->help, HasSubstr("VRAM_BROKERD_LISTEN"));
 }
 
-TEST(ParseAddress, TakesUnixPathsAndLoopbackHosts) {
+TEST(ParseAddress, TakesUnixPathsAndHosts) {
   EXPECT_EQ(ParseAddress("unix:/run/b.sock")->path, "/run/b.sock");
   EXPECT_EQ(ParseAddress("unix:///run/b.sock")->path, "/run/b.sock");
   EXPECT_EQ(ParseAddress("127.0.0.1:50051")->port, 50051);
@@ -148,13 +151,40 @@ TEST(ParseAddress, TakesUnixPathsAndLoopbackHosts) {
   EXPECT_EQ(ParseAddress("localhost:7")->host, "localhost");
 }
 
-TEST(ParseAddress, RefusesOtherHostsAndSaysWhy) {
+TEST_F(OptionsTest, TcpNeedsTlsOrTheLoopbackAndAFlag) {
   for (const char* text : {"0.0.0.0:1", "10.0.0.1:1", "[::]:1", "example.com:1",
-                           "127.0.0.1.evil.org:1", "127.0.0.256:1", ":1"}) {
-    EXPECT_THAT(std::string(ParseAddress(text).status().message()), HasSubstr("no TLS yet"))
-        << text;
+                           "127.0.0.1.evil.org:1", "127.0.0.256:1"}) {
+    const std::string listen = absl::StrCat("--listen=", text);
+    EXPECT_THAT(Refusal({listen}), HasSubstr("without TLS")) << text;
+    EXPECT_THAT(Refusal({listen, "--plain-loopback"}), HasSubstr("only loopback hosts")) << text;
+    const Options options = Good({listen, "--tls-cert=/c", "--tls-key=/k", "--tls-client-ca=/a"});
+    ASSERT_EQ(options.listen.size(), 1u);
+    EXPECT_TRUE(options.tls.all());
   }
-  for (const char* text : {"", "unix:", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:x"}) {
+  for (const char* text : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
+    const std::string listen = absl::StrCat("--listen=", text);
+    EXPECT_THAT(Refusal({listen}), HasSubstr("--plain-loopback")) << text;
+    EXPECT_TRUE(Good({listen, "--plain-loopback"}).plain_loopback) << text;
+  }
+}
+
+TEST_F(OptionsTest, TheFilesOfTlsGoTogether) {
+  EXPECT_THAT(Refusal({"--tls-key=/k", "--tls-client-ca=/a"}), HasSubstr("--tls-cert is missing"));
+  EXPECT_THAT(Refusal({"--tls-cert=/c", "--tls-client-ca=/a"}), HasSubstr("--tls-key is missing"));
+  env_["VRAM_BROKERD_TLS_CERT"] = "/c";
+  EXPECT_THAT(Refusal({"--tls-key=/k"}), HasSubstr("--tls-client-ca is missing"));
+  env_["VRAM_BROKERD_TLS_CLIENT_CA"] = "/a";
+  EXPECT_EQ(Good({"--tls-key=/k"}).tls.client_ca, "/a");
+  env_.clear();
+  env_["VRAM_BROKERD_CONFIG"] =
+      File("listen=0.0.0.0:7000\ntls-cert=/c\ntls-key=/k\ntls-client-ca=/a\nadmin-group=ops\n");
+  EXPECT_EQ(Good({}).tls.cert, "/c");
+  EXPECT_EQ(Good({}).admin_group, "ops");
+}
+
+TEST(ParseAddress, RefusesWhatIsNoAddress) {
+  for (const char* text : {"", "unix:", "127.0.0.1", "127.0.0.1:65536", "127.0.0.1:x", ":1",
+                           "::1:1", "[::1:1", "a/b:1", "[a]:1"}) {
     EXPECT_FALSE(ParseAddress(text).ok()) << text;
   }
   EXPECT_TRUE(ParseAddress("unix:" + std::string(107, 'a')).ok());

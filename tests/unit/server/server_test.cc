@@ -262,6 +262,7 @@ TEST_F(ServerTest, EveryCallIsAnsweredOnceUnderManyThreads) {
 TEST_F(ServerTest, AnswersOverTcpToo) {
   Options options = MakeOptions();
   options.listen.push_back({"", "127.0.0.1", 0});
+  options.plain_loopback = true;
   Start(options);
   ASSERT_EQ(server_->addresses().size(), 2u);
   EXPECT_EQ(server_->addresses()[1].find("127.0.0.1:"), 0u);

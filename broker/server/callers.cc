@@ -1,0 +1,113 @@
+#include "broker/server/callers.h"
+
+#include <grpc/grpc_security_constants.h>
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace vrambroker::server {
+namespace {
+
+absl::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+
+absl::string_view First(const grpc::AuthContext& context, const char* property) {
+  const std::vector<grpc::string_ref> values = context.FindPropertyValues(property);
+  return values.empty() ? absl::string_view() : View(values.front());
+}
+
+// Of a verified certificate: without one the handshake fails.
+Caller OfCertificate(const grpc::AuthContext& context) {
+  Caller caller;
+  caller.transport = Transport::kTls;
+  caller.identity = std::string(First(context, GRPC_X509_SUBJECT_PROPERTY_NAME));
+  for (const grpc::string_ref& name : context.FindPropertyValues(GRPC_X509_SAN_PROPERTY_NAME)) {
+    absl::StrAppend(&caller.identity, caller.identity.empty() ? "" : " ", View(name));
+  }
+  for (const grpc::string_ref& uri : context.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
+    const std::optional<Role> role = RoleOfUri(View(uri));
+    if (role.has_value()) caller.roles.Add(*role);
+  }
+  return caller;
+}
+
+absl::string_view HowRolesAreGiven(Transport transport) {
+  switch (transport) {
+    case Transport::kUnix:
+      return "over the Unix socket --admin-group of vram-brokerd says who has the role admin, and "
+             "everybody has the others";
+    case Transport::kTls:
+      return "a certificate gives the roles that its subject alternative names list as "
+             "URI:vram-broker:role/NAME; get one that lists the role";
+    case Transport::kPlain:
+      return "use the Unix socket, or TLS with a certificate";
+  }
+  return "";
+}
+
+absl::string_view Way(Transport transport) {
+  switch (transport) {
+    case Transport::kUnix:
+      return "over a Unix socket";
+    case Transport::kTls:
+      return "over TLS";
+    case Transport::kPlain:
+      return "over TCP without TLS";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string Describe(const Caller& caller) {
+  switch (caller.transport) {
+    case Transport::kUnix:
+      if (caller.peer == nullptr) return "a caller that has left";
+      return absl::StrCat("process ", caller.peer->pid, " of user ", caller.peer->uid);
+    case Transport::kTls:
+      return absl::StrCat("the certificate '", caller.identity, "'");
+    case Transport::kPlain:
+      return "a caller without TLS";
+  }
+  return "";
+}
+
+absl::Status CheckRole(const Caller& caller, const MethodRoles& method) {
+  if (caller.roles.HasAnyOf(method.any_of)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      std::string(method.method), " needs the role ",
+      absl::StrReplaceAll(ToString(method.any_of), {{", ", " or "}}), "; ", Describe(caller),
+      " has: ", ToString(caller.roles), "; ", HowRolesAreGiven(caller.transport)));
+}
+
+std::string WhyNotTheSame(const Caller& owner, const Caller& caller) {
+  if (owner.transport != caller.transport) {
+    return absl::StrCat("was attached ", Way(owner.transport), ", the call came ",
+                        Way(caller.transport));
+  }
+  const bool known = owner.peer != nullptr && caller.peer != nullptr && owner.peer->pid != 0 &&
+                     caller.peer->pid != 0;
+  const bool same = known ? owner.peer->pid == caller.peer->pid : owner.identity == caller.identity;
+  if (same) return "";
+  return absl::StrCat("is of ", Describe(owner), ", the caller is ", Describe(caller));
+}
+
+Caller Callers::Of(const grpc::ServerContextBase& context) const {
+  const std::string address = context.peer();
+  if (absl::StartsWith(address, "fd:")) {
+    PeerTable::Known known = peers_->Find(address);
+    return {Transport::kUnix, std::move(known.peer), "", known.roles};
+  }
+  const std::shared_ptr<const grpc::AuthContext> authenticated = context.auth_context();
+  if (authenticated != nullptr &&
+      First(*authenticated, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME) ==
+          GRPC_SSL_TRANSPORT_SECURITY_TYPE) {
+    return OfCertificate(*authenticated);
+  }
+  return {Transport::kPlain, nullptr, "", plain_roles_};
+}
+
+}  // namespace vrambroker::server

@@ -1,0 +1,55 @@
+// Who makes a call, how that is known, and what he may do.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "broker/server/method_roles.h"
+#include "broker/server/peers.h"
+#include "broker/server/roles.h"
+
+namespace vrambroker::server {
+
+enum class Transport {
+  kUnix,   // the kernel says who
+  kTls,    // a certificate says who
+  kPlain,  // nobody does
+};
+
+struct Caller {
+  Transport transport = Transport::kPlain;
+  // Null but over a Unix socket.
+  PeerTable::PeerPtr peer;
+  // Over TLS the certificate's subject and alternative names, which stay the same when it is
+  // renewed; else empty.
+  std::string identity;
+  RoleSet roles;
+};
+
+// "process 42 of user 1000", "the certificate CN=dit", "a caller without TLS".
+std::string Describe(const Caller& caller);
+
+// OK, or PERMISSION_DENIED naming the roles of which one is needed, and those of the caller.
+absl::Status CheckRole(const Caller& caller, const MethodRoles& method);
+
+// Whether a session of `owner` may be used by `caller`: that came the same way and, as far as it is
+// known, is the same process or has a certificate of the same identity. The reason against it;
+// empty: it may.
+std::string WhyNotTheSame(const Caller& owner, const Caller& caller);
+
+class Callers {
+ public:
+  // `peers` outlives this. `plain_roles`: of whoever calls over TCP without TLS.
+  Callers(const PeerTable* peers, RoleSet plain_roles) : peers_(peers), plain_roles_(plain_roles) {}
+
+  // Of a call under way. Over a connection that is closed: without any role.
+  Caller Of(const grpc::ServerContextBase& context) const;
+
+ private:
+  const PeerTable* const peers_;
+  const RoleSet plain_roles_;
+};
+
+}  // namespace vrambroker::server

@@ -1,0 +1,92 @@
+#include "client/cpp/credentials.h"
+
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace vrambroker::client {
+namespace {
+
+// Seconds between two looks at the files.
+constexpr unsigned kLookAtFiles = 10;
+
+bool IsUnix(const std::string& address) {
+  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "unix-abstract:");
+}
+
+bool AnyOf(const TlsFiles& files) {
+  return !files.ca.empty() || !files.cert.empty() || !files.key.empty();
+}
+
+void SetFrom(const char* variable, std::string* file) {
+  const char* value = std::getenv(variable);
+  if (file->empty() && value != nullptr) *file = value;
+}
+
+absl::Status CheckPem(const char* flag, const std::string& path, const char* kind) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, " is missing: --tls-ca, --tls-cert and --tls-key go together"));
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (text.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, ": ", path, ": ",
+                     errno != 0 ? std::strerror(errno) : "is empty or cannot be read"));
+  }
+  if (absl::StrContains(text, absl::StrCat(kind, "-----"))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, ": ", path, ": holds no ", kind, " in PEM form"));
+}
+
+}  // namespace
+
+TlsFiles WithEnvironment(TlsFiles files) {
+  SetFrom("VRAM_BROKER_TLS_CA", &files.ca);
+  SetFrom("VRAM_BROKER_TLS_CERT", &files.cert);
+  SetFrom("VRAM_BROKER_TLS_KEY", &files.key);
+  return files;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
+    const std::string& address, const TlsFiles& files) {
+  if (IsUnix(address) || !AnyOf(files)) return grpc::InsecureChannelCredentials();
+  for (const absl::Status& status : {CheckPem("tls-ca", files.ca, "CERTIFICATE"),
+                                     CheckPem("tls-cert", files.cert, "CERTIFICATE"),
+                                     CheckPem("tls-key", files.key, "PRIVATE KEY")}) {
+    if (!status.ok()) return status;
+  }
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.cert,
+                                                                           files.ca, kLookAtFiles));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
+}
+
+std::string WhyUnreachable(const std::string& address, const TlsFiles& files) {
+  if (IsUnix(address)) return "does one run there?";
+  if (!AnyOf(files)) {
+    return "this was tried without TLS, which brokers ask for at TCP addresses: give --tls-ca, "
+           "--tls-cert and --tls-key, or $VRAM_BROKER_TLS_CA, $VRAM_BROKER_TLS_CERT and "
+           "$VRAM_BROKER_TLS_KEY. Does a broker run there?";
+  }
+  return absl::StrCat(
+      "does one run there, with TLS? The certificate in ", files.cert,
+      " must be of a CA in the broker's --tls-client-ca and within its dates; the broker's must be "
+      "of a CA in ",
+      files.ca, " and name the host of the address among its subject alternative names.");
+}
+
+}  // namespace vrambroker::client
