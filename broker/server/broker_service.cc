@@ -41,6 +41,12 @@ grpc::ServerWriteReactor<v1::Directive>* BrokerService::Attach(Context* context,
   if (const PeerTable::PeerPtr& peer = stream->caller.peer; peer != nullptr && peer->pid != 0) {
     event->process = {peer->pid, peer->start_ticks};
   }
+  if (absl::Status own =
+          engine_->sessions().CheckAttach(event->worker, event->process, stream->caller);
+      !own.ok()) {
+    stream->Close(std::move(own));
+    return stream.get();
+  }
   stream->worker = event->worker;
   stream->process = event->process;
   stream->components = static_cast<int>(event->components.size());

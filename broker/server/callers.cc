@@ -23,9 +23,9 @@ absl::string_view First(const grpc::AuthContext& context, const char* property) 
 Caller OfCertificate(const grpc::AuthContext& context) {
   Caller caller;
   caller.transport = Transport::kTls;
-  caller.identity = std::string(First(context, GRPC_X509_SUBJECT_PROPERTY_NAME));
+  caller.certificate = std::string(First(context, GRPC_X509_SUBJECT_PROPERTY_NAME));
   for (const grpc::string_ref& name : context.FindPropertyValues(GRPC_X509_SAN_PROPERTY_NAME)) {
-    absl::StrAppend(&caller.identity, caller.identity.empty() ? "" : " ", View(name));
+    absl::StrAppend(&caller.certificate, caller.certificate.empty() ? "" : " ", View(name));
   }
   for (const grpc::string_ref& uri : context.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
     const std::optional<Role> role = RoleOfUri(View(uri));
@@ -62,13 +62,22 @@ absl::string_view Way(Transport transport) {
 
 }  // namespace
 
-std::string Describe(const Caller& caller) {
-  switch (caller.transport) {
+Identity IdentityOf(const Caller& caller) {
+  Identity identity;
+  identity.transport = caller.transport;
+  identity.certificate = caller.certificate;
+  if (caller.peer == nullptr) return identity;
+  identity.pid = caller.peer->pid;
+  identity.uid = caller.peer->uid;
+  return identity;
+}
+
+std::string Describe(const Identity& identity) {
+  switch (identity.transport) {
     case Transport::kUnix:
-      if (caller.peer == nullptr) return "a caller that has left";
-      return absl::StrCat("process ", caller.peer->pid, " of user ", caller.peer->uid);
+      return absl::StrCat("process ", identity.pid, " of user ", identity.uid);
     case Transport::kTls:
-      return absl::StrCat("the certificate '", caller.identity, "'");
+      return absl::StrCat("the certificate '", identity.certificate, "'");
     case Transport::kPlain:
       return "a caller without TLS";
   }
@@ -77,21 +86,20 @@ std::string Describe(const Caller& caller) {
 
 absl::Status CheckRole(const Caller& caller, const MethodRoles& method) {
   if (caller.roles.HasAnyOf(method.any_of)) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat(
-      std::string(method.method), " needs the role ",
-      absl::StrReplaceAll(ToString(method.any_of), {{", ", " or "}}), "; ", Describe(caller),
-      " has: ", ToString(caller.roles), "; ", HowRolesAreGiven(caller.transport)));
+  return absl::PermissionDeniedError(
+      absl::StrCat(std::string(method.method), " needs the role ",
+                   absl::StrReplaceAll(ToString(method.any_of), {{", ", " or "}}), "; ",
+                   Describe(IdentityOf(caller)), " has: ", ToString(caller.roles), "; ",
+                   HowRolesAreGiven(caller.transport)));
 }
 
-std::string WhyNotTheSame(const Caller& owner, const Caller& caller) {
+std::string WhyNotTheSame(const Identity& owner, const Identity& caller) {
   if (owner.transport != caller.transport) {
     return absl::StrCat("was attached ", Way(owner.transport), ", the call came ",
                         Way(caller.transport));
   }
-  const bool known = owner.peer != nullptr && caller.peer != nullptr && owner.peer->pid != 0 &&
-                     caller.peer->pid != 0;
-  const bool same = known ? owner.peer->pid == caller.peer->pid : owner.identity == caller.identity;
-  if (same) return "";
+  const bool same = owner.pid == caller.pid && (owner.pid != 0 || owner.uid == caller.uid);
+  if (same && owner.certificate == caller.certificate) return "";
   return absl::StrCat("is of ", Describe(owner), ", the caller is ", Describe(caller));
 }
 

@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,20 +25,31 @@ struct Caller {
   PeerTable::PeerPtr peer;
   // Over TLS the certificate's subject and alternative names, which stay the same when it is
   // renewed; else empty.
-  std::string identity;
+  std::string certificate;
   RoleSet roles;
 };
 
-// "process 42 of user 1000", "the certificate CN=dit", "a caller without TLS".
-std::string Describe(const Caller& caller);
+// What tells callers apart from one connection to the next.
+struct Identity {
+  Transport transport = Transport::kPlain;
+  // Over a Unix socket, by the kernel's word. pid 0: of another pid namespace.
+  int32_t pid = 0;
+  uint32_t uid = 0;
+  // Over TLS.
+  std::string certificate;
+};
+Identity IdentityOf(const Caller& caller);
+
+// "process 42 of user 1000", "the certificate 'CN=dit'", "a caller without TLS".
+std::string Describe(const Identity& identity);
 
 // OK, or PERMISSION_DENIED naming the roles of which one is needed, and those of the caller.
 absl::Status CheckRole(const Caller& caller, const MethodRoles& method);
 
-// Whether a session of `owner` may be used by `caller`: that came the same way and, as far as it is
-// known, is the same process or has a certificate of the same identity. The reason against it;
-// empty: it may.
-std::string WhyNotTheSame(const Caller& owner, const Caller& caller);
+// Whether a session of `owner` may be used by `caller`: that came the same way and is the same
+// process (of another pid namespace: the same user), or has a certificate of the same names. The
+// reason against it; empty: it may.
+std::string WhyNotTheSame(const Identity& owner, const Identity& caller);
 
 class Callers {
  public:

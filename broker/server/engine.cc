@@ -151,7 +151,8 @@ void Engine::CarryOut(const core::SendDirective& directive, absl::Time now) {
 
 void Engine::Welcome(AttachStream* stream, const core::Welcome& welcome, absl::Time now) {
   stream->session = welcome.session;
-  sessions_.Put(welcome.session, {stream->worker, stream->caller, stream->device_uuid});
+  sessions_.Put(welcome.session,
+                {stream->worker, stream->process, stream->caller, stream->device_uuid});
   WatchProcess(*stream, now);
   LogLine line{now,
                "attach",
@@ -159,8 +160,8 @@ void Engine::Welcome(AttachStream* stream, const core::Welcome& welcome, absl::T
                 {"session", Number(welcome.session.value())},
                 {"pid", absl::StrCat(stream->process.pid)},
                 {"components", absl::StrCat(stream->components)}}};
-  if (!stream->caller.identity.empty()) {
-    line.fields.emplace_back("certificate", stream->caller.identity);
+  if (!stream->caller.certificate.empty()) {
+    line.fields.emplace_back("certificate", stream->caller.certificate);
   }
   for (const core::RefusedComponent& refused : welcome.refused) {
     line.fields.emplace_back("refused", absl::StrCat(refused.component, ": ", refused.message));

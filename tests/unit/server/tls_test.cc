@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "broker/observe/process_watch.h"
 #include "broker/server/method_roles.h"
 #include "tests/poll.h"
 #include "tests/test_ca.h"
@@ -250,6 +251,40 @@ TEST_F(TlsTest, ASessionIsUsedByTheIdentityThatAttachedItOnly) {
               HasSubstr("was attached over TLS, the call came over a Unix socket"));
   // A renewed certificate is of the same identity.
   EXPECT_TRUE(begin(Connect(ca_, ca_.Issue("mine", names)), mine.id(), "4").ok());
+}
+
+TEST_F(TlsTest, NobodyAttachesAsAnothersProcess) {
+  StartTls();
+  const auto names = "URI:vram-broker:role/worker";
+  v1::AttachRequest request = MakeAttach("mine", 8);
+  request.set_pid(4242);
+  request.set_start_time_ticks(7);
+  const auto first = std::make_unique<Session>(Connect(ca_, ca_.Issue("mine", names)), request);
+  ASSERT_TRUE(first->first().has_welcome());
+  const auto refusal = [this](const std::shared_ptr<grpc::Channel>& channel,
+                              const v1::AttachRequest& attach) {
+    Session session(channel, attach);
+    EXPECT_FALSE(session.first().has_welcome());
+    return session.Finish();
+  };
+  request.set_attach_number(2);
+  const auto theirs = Connect(ca_, ca_.Issue("theirs", names));
+  const grpc::Status taken = refusal(theirs, request);
+  EXPECT_EQ(taken.error_code(), StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(taken.error_message(), AllOf(HasSubstr("'mine'"), HasSubstr("CN=theirs")));
+  EXPECT_EQ(StateOf("mine"), v1::SESSION_STATE_ATTACHED);
+
+  // Nor as one that the kernel knows, when its stream is gone as well.
+  { Session local(ServerTest::Connect(), MakeAttach("local", 8)); }
+  v1::AttachRequest claim = MakeAttach("local", 8);
+  claim.set_pid(getpid());
+  claim.set_start_time_ticks(*observe::ProcessStartTime(getpid()));
+  claim.set_attach_number(2);
+  EXPECT_THAT(refusal(theirs, claim).error_message(), HasSubstr("over a Unix socket"));
+
+  // Who it was before may.
+  Session again(Connect(ca_, ca_.Issue("mine", names)), request);
+  EXPECT_TRUE(again.first().has_welcome());
 }
 
 // As an orchestrator renews a secret: a new folder, and one symbolic link that is replaced.
