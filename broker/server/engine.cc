@@ -21,6 +21,22 @@ absl::Status Full() {
 
 std::string Number(uint64_t number) { return absl::StrCat(number); }
 
+observe::UniqueFd PidfdOfPeer(const PeerTable::PeerPtr& peer) {
+  if (peer == nullptr || !peer->pidfd.valid()) return observe::UniqueFd();
+  return observe::UniqueFd(fcntl(peer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+// Of the process that a caller over TCP says it is. None where no process of this namespace has
+// both that pid and that start time: it is of another namespace or machine. The descriptor comes
+// first, so that a pid that is used again meanwhile does not pass.
+observe::UniqueFd PidfdOfClaim(const core::Process& process) {
+  if (process.pid <= 0 || process.start_time == 0) return observe::UniqueFd();
+  auto pidfd = observe::OpenPidfd(process.pid);
+  const auto started = observe::ProcessStartTime(process.pid);
+  if (!pidfd.ok() || !started.ok() || *started != process.start_time) return observe::UniqueFd();
+  return *std::move(pidfd);
+}
+
 }  // namespace
 
 Engine::Engine(const core::Config& config, std::vector<core::DeviceSpec> devices,
@@ -170,10 +186,11 @@ void Engine::Welcome(AttachStream* stream, const core::Welcome& welcome, absl::T
 }
 
 void Engine::WatchProcess(const AttachStream& stream, absl::Time now) {
-  const PeerTable::PeerPtr& peer = stream.caller.peer;
-  if (peer == nullptr || !peer->pidfd.valid()) return;
+  observe::UniqueFd pidfd = stream.caller.transport == Transport::kUnix
+                                ? PidfdOfPeer(stream.caller.peer)
+                                : PidfdOfClaim(stream.process);
+  if (!pidfd.valid()) return;
   if (!watched_.insert({stream.process.pid, stream.process.start_time}).second) return;
-  observe::UniqueFd pidfd(fcntl(peer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
   const core::Process process = stream.process;
   const auto watched = watch_->WatchPidfd(
       std::move(pidfd), [this, process] { Post(core::ProcessDiedEvent{process}); });

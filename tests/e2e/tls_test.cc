@@ -25,9 +25,12 @@ class TlsTest : public E2eTest {
 
   // Beside its Unix socket, which the harness looks through.
   void StartTlsBroker(const TestCa& ca, const std::string& listen = "127.0.0.1:0") {
-    const TestCertificate own = ca.Issue("broker", kBrokerNames);
+    StartTlsBroker(ca.Issue("broker", kBrokerNames), ca.cert(), listen);
+  }
+  void StartTlsBroker(const TestCertificate& own, const std::string& client_ca,
+                      const std::string& listen = "127.0.0.1:0") {
     StartBroker({"--listen=" + listen, "--tls-cert=" + own.cert, "--tls-key=" + own.key,
-                 "--tls-client-ca=" + ca.cert()});
+                 "--tls-client-ca=" + client_ca});
     EXPECT_TRUE(WaitFor([&] { return broker().Log().find(" device=") != std::string::npos; }));
     const std::string log = broker().Log();
     const size_t begin = log.find(",127.0.0.1:");
@@ -84,6 +87,38 @@ TEST_F(TlsTest, VramctlSeesTheBrokerWithTheRightCertificateOnly) {
   const ProgramEnd in_part = Vramctl("status", {"--tls-ca=" + ca_.cert()});
   EXPECT_EQ(in_part.status, 2);
   EXPECT_THAT(in_part.output, HasSubstr("--tls-cert is missing"));
+}
+
+// The lines of a section of README.md that are commands and make certificates.
+std::string CommandsOfReadme() {
+  std::ifstream file(README_PATH);
+  std::string commands;
+  bool there = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("A CA and certificates for", 0) == 0) there = true;
+    if (line.rfind("The broker (", 0) == 0) there = false;
+    if (there && line.rfind("    ", 0) == 0) commands += line.substr(4) + "\n";
+  }
+  return commands;
+}
+
+TEST_F(TlsTest, TheCommandsOfTheReadmeMakeWhatIsNeeded) {
+  const std::string made = folder() + "/made";
+  std::filesystem::create_directories(made);
+  std::ofstream(made + "/make.sh") << "set -eu\ncd " << made << "\n" << CommandsOfReadme();
+  const ProgramEnd end = RunProgram({"bash", made + "/make.sh"});
+  ASSERT_EQ(end.status, 0) << end.output;
+  ASSERT_NO_FATAL_FAILURE(
+      StartTlsBroker({made + "/broker.crt", made + "/broker.key"}, made + "/ca.crt"));
+  const auto flags = [&made](const std::string& name) {
+    return std::vector<std::string>{"--tls-ca=" + made + "/ca.crt",
+                                    "--tls-cert=" + made + "/" + name + ".crt",
+                                    "--tls-key=" + made + "/" + name + ".key"};
+  };
+  EXPECT_EQ(Vramctl("status", flags("operator")).status, 0);
+  EXPECT_EQ(Vramctl("status", flags("driver")).status, 2);
+  StageWorker& worker = StartWorker("worker", {.broker = address_, .flags = flags("worker")});
+  EXPECT_TRUE(worker.Run(Stage()).brokered());
 }
 
 TEST_F(TlsTest, WorkerAndDriverRunOverTls) {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "broker/observe/process_watch.h"
 #include "tests/poll.h"
 #include "tests/unit/server/server_fixture.h"
 
@@ -257,6 +258,32 @@ TEST_F(ServerTest, EveryCallIsAnsweredOnceUnderManyThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(answered, kWorkers * 50);
   EXPECT_EQ(GetPicture().waiting_size(), 0);
+}
+
+TEST_F(ServerTest, OverTcpTheDeathOfTheProcessThatIsNamedCountsIfItIsOneOfThisMachine) {
+  Options options = MakeOptions();
+  options.listen.push_back({"", "127.0.0.1", 0});
+  options.plain_loopback = true;
+  Start(options);
+  const auto channel =
+      grpc::CreateChannel(server_->addresses()[1], grpc::InsecureChannelCredentials());
+  OtherProcess other(socket_path());
+  v1::AttachRequest request = MakeAttach("named", 8);
+  request.set_pid(other.pid());
+  request.set_start_time_ticks(*observe::ProcessStartTime(other.pid()));
+  Session named(channel, request);
+  ASSERT_TRUE(named.first().has_welcome());
+  // Of another machine or namespace: nobody here has this pid with this start.
+  request = MakeAttach("stranger", 8);
+  request.set_pid(other.pid());
+  request.set_start_time_ticks(1);
+  Session stranger(channel, request);
+  ASSERT_TRUE(stranger.first().has_welcome());
+  other.Kill();
+  const grpc::Status ended = named.Finish();
+  EXPECT_EQ(ended.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_THAT(ended.error_message(), HasSubstr("the process has ended"));
+  EXPECT_EQ(StateOf("stranger"), v1::SESSION_STATE_ATTACHED);
 }
 
 TEST_F(ServerTest, AnswersOverTcpToo) {

@@ -261,8 +261,8 @@ TEST_F(TlsTest, NobodyAttachesAsAnothersProcess) {
   request.set_start_time_ticks(7);
   const auto first = std::make_unique<Session>(Connect(ca_, ca_.Issue("mine", names)), request);
   ASSERT_TRUE(first->first().has_welcome());
-  const auto refusal = [this](const std::shared_ptr<grpc::Channel>& channel,
-                              const v1::AttachRequest& attach) {
+  const auto refusal = [](const std::shared_ptr<grpc::Channel>& channel,
+                          const v1::AttachRequest& attach) {
     Session session(channel, attach);
     EXPECT_FALSE(session.first().has_welcome());
     return session.Finish();
