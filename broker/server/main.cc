@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "broker/server/grpc_log.h"
 #include "broker/server/options.h"
 #include "broker/server/server.h"
 
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
+  vrambroker::server::LogGrpcAs(parsed->options.log_format);
   auto server = Server::Start(parsed->options, {});
   if (!server.ok()) return Fail(server.status());
   int signal_number = 0;

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/poll.h"
+#include "tests/test_ca.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
 
 extern char** environ;
@@ -181,6 +182,30 @@ TEST_F(BrokerdTest, TheLogCanBeJson) {
   EXPECT_TRUE(WaitFor([&] {
     return broker.log().find("\"event\":\"start\"") != std::string::npos;
   })) << broker.log();
+}
+
+TEST_F(BrokerdTest, AHandshakeThatFailsIsLoggedInTheFormOfTheLog) {
+  const TestCa ca(File("ca"));
+  const TestCertificate own = ca.Issue("broker", kBrokerNames);
+  std::vector<std::string> arguments = Arguments();
+  arguments.insert(arguments.end(),
+                   {"--log-format=json", "--listen=127.0.0.1:0", "--tls-cert=" + own.cert,
+                    "--tls-key=" + own.key, "--tls-client-ca=" + ca.cert()});
+  Program broker(arguments, File("log"));
+  ASSERT_TRUE(WaitFor([&] { return broker.log().find(" MiB, reserve") != std::string::npos; }))
+      << broker.log();
+  const std::string log = broker.log();
+  const size_t begin = log.find(",127.0.0.1:") + 1;
+  const auto plain = grpc::CreateChannel(log.substr(begin, log.find('"', begin) - begin),
+                                         grpc::InsecureChannelCredentials());
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+  v1::Picture picture;
+  EXPECT_FALSE(v1::BrokerAdmin::NewStub(plain)->GetPicture(&context, {}, &picture).ok());
+  EXPECT_TRUE(WaitFor([&] { return broker.log().find("\"event\":\"grpc\"") != std::string::npos; }))
+      << broker.log();
+  std::istringstream lines(broker.log());
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(line.rfind('{', 0), 0u) << line;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "broker/server/grpc_log.h"
+
 namespace vrambroker::server {
 namespace {
 
@@ -74,6 +76,21 @@ TEST(Log, DropsAndCountsWhatNobodyReads) {
   close(ends[0]);
   EXPECT_GT(all.size(), 0u);
   EXPECT_LE(std::count(all.begin(), all.end(), '\n'), static_cast<long>(3 * Log::kMaxWaiting));
+}
+
+TEST(LineBudget, HoldsBackWhatIsTooMuchAndSaysHowMuchItWas) {
+  LineBudget budget;
+  const absl::Time start = absl::UnixEpoch();
+  size_t held_back = 7;
+  for (size_t i = 0; i < LineBudget::kLines; ++i) {
+    EXPECT_TRUE(budget.Pass(start, &held_back));
+    EXPECT_EQ(held_back, 0u);
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(budget.Pass(start + absl::Seconds(1), &held_back));
+  EXPECT_TRUE(budget.Pass(start + LineBudget::kWindow, &held_back));
+  EXPECT_EQ(held_back, 3u);
+  EXPECT_TRUE(budget.Pass(start + LineBudget::kWindow, &held_back));
+  EXPECT_EQ(held_back, 0u);
 }
 
 }  // namespace
