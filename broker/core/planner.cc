@@ -18,7 +18,9 @@ constexpr int kWindowRounds = 3;
 // gap.
 constexpr int kExchangesPerGap = 2;
 
+// Other choices of windows are tried for so many components.
 constexpr size_t kFlippedComponents = 8;
+// A choice whose first pass saves less than this share of the best so far is not improved.
 constexpr double kHopeless = 0.9;
 
 class Search {
@@ -34,7 +36,7 @@ class Search {
     std::vector<bool> whole(p_.uses.size(), false);
     Draft best = BestOrder(whole);
     double saved = best.Saved();
-    ImproveWindows(&whole, &best, &saved);
+    ImproveWindows(/*all_orders=*/true, &whole, &best, &saved);
     const std::vector<bool> fits = WholeWhereItFits();
     Try(fits, &whole, &best, &saved);
     for (int component : FirstComponents()) {
@@ -93,21 +95,23 @@ class Search {
     return d;
   }
 
-  // Takes `candidate`, improved, where it saves more.
+  // Takes `candidate`, improved, where it saves more. In the order that was the best so far: the
+  // others changed no plan measured.
   void Try(std::vector<bool> candidate, std::vector<bool>* whole, Draft* best, double* saved) {
     Draft draft = Pass(candidate, orders_[order_]);
     if (!draft.feasible()) return;
     double s = draft.Saved();
     if (s <= kHopeless * *saved) return;
-    ImproveWindows(&candidate, &draft, &s);
+    ImproveWindows(/*all_orders=*/false, &candidate, &draft, &s);
     if (s <= *saved) return;
     *best = std::move(draft);
     *whole = std::move(candidate);
     *saved = s;
   }
 
-  // A use that all but holds its layers can have the rest in place of its window.
-  void ImproveWindows(std::vector<bool>* whole, Draft* best, double* saved) {
+  // A use that all but holds its layers can have the rest in place of its window. `all_orders`:
+  // without them, the row of prompt-rewrite-sdxl at 12 GiB is 3.2 % above its optimum.
+  void ImproveWindows(bool all_orders, std::vector<bool>* whole, Draft* best, double* saved) {
     for (int round = 0; round < kWindowRounds; ++round) {
       std::vector<bool> more = *whole;
       for (int i = 0; i < static_cast<int>(p_.uses.size()); ++i) {
@@ -119,7 +123,7 @@ class Search {
         more[i] = missing <= best->Room(u.first_slot, u.last_slot) + u.window.count();
       }
       if (more == *whole) return;
-      Draft next = BestOrder(more);
+      Draft next = all_orders ? BestOrder(more) : Pass(more, orders_[order_]);
       const double s = next.Saved();
       if (!next.feasible() || s < *saved) return;
       *best = std::move(next);
@@ -236,7 +240,7 @@ class Search {
   const PlanModel m_;
   const PlanProblem& p_;
   std::vector<std::vector<Item>> orders_;
-  size_t order_ = 0;
+  size_t order_ = 0;  // the best of them so far
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST_F(ExplainTest, SaysWhyAComponentWasKeptForItsNextUse) {
   request.set_run_id(*run);
   EXPECT_EQ(encoder.Run(request).kept_layers(), 8);
   request.set_stage(1);
-  EXPECT_EQ(decoder.Run(request).kept_layers(), 0);
+  EXPECT_EQ(decoder.Run(request).kept_layers(), 4);
 
   const std::vector<v1::Decision> kept = Decisions(v1::DECISION_KIND_RETENTION);
   ASSERT_EQ(kept.size(), 2u);

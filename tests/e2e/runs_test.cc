@@ -63,7 +63,7 @@ class RunsTest : public E2eTest {
 };
 
 TEST_F(RunsTest, ComponentUsedTwiceInARunIsKeptBetweenAndReleasedAfter) {
-  StartBroker();
+  StartBroker({"--run-grace=200ms"});
   StageWorker& encoder = StartWorker("encoder");
   StageWorker& editor = StartWorker("editor");
   ASSERT_NO_FATAL_FAILURE(Declare({"encoder", "editor", "encoder", "editor"}));
@@ -73,12 +73,14 @@ TEST_F(RunsTest, ComponentUsedTwiceInARunIsKeptBetweenAndReleasedAfter) {
   EXPECT_EQ(editor.Run(StageOf(run, 1)).kept_layers(), 8);
   const v1::RunStageResponse second = encoder.Run(StageOf(run, 2));
   EXPECT_EQ(second.bytes_to_device(), 0);
-  EXPECT_EQ(second.kept_layers(), 0);
+  EXPECT_EQ(second.kept_layers(), 8);
   const v1::RunStageResponse last = editor.Run(StageOf(run, 3));
   EXPECT_EQ(last.bytes_to_device(), 0);
-  EXPECT_EQ(last.kept_layers(), 0);
+  EXPECT_EQ(last.kept_layers(), 8) << "its driver may declare another run";
   EXPECT_TRUE(driver_->FinishRun(run).ok());
-  EXPECT_EQ(Device().retained_bytes(), 0);
+  EXPECT_GT(Device().retained_bytes(), 0);
+  driver_.reset();
+  EXPECT_TRUE(WaitFor([&] { return Device().retained_bytes() == 0; }));
 }
 
 TEST_F(RunsTest, TenDeclaredRunsLoadEachComponentThatFitsOnce) {

@@ -12,7 +12,7 @@ void OfRun(UseSpec* use, RunId run, int stage) {
   use->stage = stage;
 }
 
-TEST_F(Retention, AComponentUsedTwiceInOneRunIsKeptBetween) {
+TEST_F(Retention, WhatARunLeavesIsKeptAsLongAsItsDriverMayDeclareAnother) {
   Build(10 * kGiB);
   Worker driver = NewWorker("driver", {});
   Worker text = NewWorker("text", {Forward("t", 4, kGiB)}),
@@ -23,10 +23,50 @@ TEST_F(Retention, AComponentUsedTwiceInOneRunIsKeptBetween) {
   Granted(Begin(text, "1", "t", 0, [&](UseSpec* u) { OfRun(u, runs[0], 0); }), &text, "t");
   EXPECT_EQ(End(&text, "1", "t").layers, 4);
   Granted(Begin(dit, "1", "d", 0, [&](UseSpec* u) { OfRun(u, runs[0], 1); }), &dit, "d");
-  EXPECT_EQ(End(&dit, "1", "d").layers, 0) << "nothing more is known of it";
+  EXPECT_EQ(End(&dit, "1", "d").layers, 5);
   EXPECT_EQ(Look("text/t").held, 4);
   Granted(Begin(text, "2", "t", 0, [&](UseSpec* u) { OfRun(u, runs[0], 2); }), &text, "t");
-  EXPECT_EQ(End(&text, "2", "t").layers, 0) << "its last use in the run";
+  EXPECT_EQ(End(&text, "2", "t").layers, 4);
+  Step(FinishRunEvent{Header(driver, "f"), runs[0]});
+  EXPECT_EQ(Look("text/t").target, 4);
+  Close(&driver);
+  Pass(config_.run_grace);
+  Report(&text);
+  Report(&dit);
+  EXPECT_EQ(Look("text/t").held, 0);
+  EXPECT_EQ(Look("dit/d").held, 0);
+}
+
+TEST_F(Retention, AComponentUsedTwiceInOneRunIsKeptBetween) {
+  Build(6 * kGiB);
+  Worker driver = NewWorker("driver", {});
+  Worker text = NewWorker("text", {Forward("t", 4, kGiB)}),
+         dit = NewWorker("dit", {Forward("d", 5, kGiB / 2)});
+  AttachAll({&driver, &text, &dit});
+  const std::vector<RunId> runs =
+      Declare(driver, {Stage("text/t"), Stage("dit/d"), Stage("text/t")}, 1);
+  Granted(Begin(text, "1", "t", 0, [&](UseSpec* u) { OfRun(u, runs[0], 0); }), &text, "t");
+  EXPECT_EQ(End(&text, "1", "t").layers, 4);
+  Granted(Begin(dit, "1", "d", 0, [&](UseSpec* u) { OfRun(u, runs[0], 1); }), &dit, "d");
+  End(&dit, "1", "d");
+  EXPECT_EQ(Look("text/t").held, 4);
+  Granted(Begin(text, "2", "t", 0, [&](UseSpec* u) { OfRun(u, runs[0], 2); }), &text, "t");
+}
+
+TEST_F(Retention, WhatIsOnlyKeptForARunThatMayComeGoesAfterAWhile) {
+  Build(10 * kGiB);
+  Worker driver = NewWorker("driver", {});
+  Worker text = NewWorker("text", {Forward("t", 4, kGiB)});
+  AttachAll({&driver, &text});
+  const std::vector<RunId> runs = Declare(driver, {Stage("text/t")}, 1);
+  Granted(Begin(text, "1", "t", 0, [&](UseSpec* u) { OfRun(u, runs[0], 0); }), &text, "t");
+  EXPECT_EQ(End(&text, "1", "t").layers, 4);
+  Pass(config_.expect_for / 2);
+  Report(&text);
+  EXPECT_EQ(Look("text/t").held, 4);
+  Pass(config_.expect_for);
+  Report(&text);
+  EXPECT_EQ(Look("text/t").held, 0);
 }
 
 TEST_F(Retention, TenQueuedRunsLoadEachComponentOnce) {

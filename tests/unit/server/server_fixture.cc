@@ -91,6 +91,7 @@ Options ServerTest::MakeOptions() const {
   options.reserve_bytes = 0;
   options.reading_interval = absl::Milliseconds(20);
   options.core.settling_time = absl::Milliseconds(50);
+  options.core.load_ahead = false;  // the sessions of these tests follow no directives
   return options;
 }
 
