@@ -36,7 +36,7 @@ class TestCa {
   // `names`: subject alternative names, as "DNS:localhost,URI:vram-broker:role/worker". `days`
   // below 0: it has expired.
   TestCertificate Issue(const std::string& name, const std::string& names, int days = 90) const {
-    const TestCertificate made = {File(name + ".crt"), File(name + ".key")};
+    TestCertificate made = {File(name + ".crt"), File(name + ".key")};
     Run({"req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
          "/CN=" + name, "-addext", "subjectAltName=" + names, "-keyout", made.key, "-out",
          File(name + ".csr")});

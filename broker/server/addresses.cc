@@ -77,7 +77,7 @@ std::string ToString(const Address& address) {
 }
 
 std::string RunDir(const std::string& system, const std::string& xdg_runtime_dir) {
-  const std::string of_system = absl::StrCat(system, "/vram-broker");
+  std::string of_system = absl::StrCat(system, "/vram-broker");
   if (access(of_system.c_str(), W_OK) == 0) return of_system;
   if (errno == ENOENT && access(system.c_str(), W_OK) == 0) return of_system;
   if (!xdg_runtime_dir.empty()) return absl::StrCat(xdg_runtime_dir, "/vram-broker");

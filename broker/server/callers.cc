@@ -12,7 +12,7 @@
 namespace vrambroker::server {
 namespace {
 
-absl::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
 absl::string_view First(const grpc::AuthContext& context, const char* property) {
   const std::vector<grpc::string_ref> values = context.FindPropertyValues(property);

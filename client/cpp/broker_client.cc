@@ -45,8 +45,8 @@ Engine::UseOutcome WaitForGrant(Engine& engine, Ticket ticket, const UseOptions&
 
 class BrokerClient::Impl {
  public:
-  Impl(ClientOptions options, std::shared_ptr<grpc::ChannelCredentials> credentials)
-      : engine_(std::move(options), std::move(credentials)) {}
+  Impl(ClientOptions options, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+      : engine_(std::move(options), credentials) {}
 
   Engine& engine() { return engine_; }
 
@@ -179,7 +179,7 @@ absl::StatusOr<std::unique_ptr<BrokerClient>> BrokerClient::Create(ClientOptions
   auto credentials = MakeCredentials(options.address, options.tls);
   if (!credentials.ok()) return credentials.status();
   return std::unique_ptr<BrokerClient>(
-      new BrokerClient(std::make_unique<Impl>(std::move(options), *std::move(credentials))));
+      new BrokerClient(std::make_unique<Impl>(std::move(options), *credentials)));
 }
 
 absl::Status BrokerClient::WaitReady(absl::Time deadline) {

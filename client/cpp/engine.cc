@@ -38,7 +38,7 @@ SessionOptions ToSession(const ClientOptions& options) {
 
 }  // namespace
 
-Engine::Engine(ClientOptions options, std::shared_ptr<grpc::ChannelCredentials> credentials)
+Engine::Engine(ClientOptions options, const std::shared_ptr<grpc::ChannelCredentials>& credentials)
     : options_(std::move(options)),
       notices_(options_.address, options_.lock_dir, options_.device_uuid,
                WhyUnreachable(options_.address, options_.tls)),
@@ -50,8 +50,8 @@ Engine::Engine(ClientOptions options, std::shared_ptr<grpc::ChannelCredentials> 
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  stub_ = v1::VramBroker::NewStub(
-      grpc::CreateCustomChannel(options_.address, std::move(credentials), arguments));
+  stub_ =
+      v1::VramBroker::NewStub(grpc::CreateCustomChannel(options_.address, credentials, arguments));
   poll_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   timer_ = std::thread([this] { RunTimer(); });
   if (options_.apply_thread) applier_ = std::thread([this] { RunApplier(); });

@@ -28,7 +28,7 @@ namespace vrambroker::client {
 class Engine {
  public:
   // Requires checked options, and what MakeCredentials makes of them.
-  Engine(ClientOptions options, std::shared_ptr<grpc::ChannelCredentials> credentials);
+  Engine(ClientOptions options, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
