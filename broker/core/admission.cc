@@ -110,6 +110,10 @@ std::vector<uint64_t> Machine::Impl::QueueOrder(const Device& device) const {
 // Each round admits one use or ends. At most as many rounds as uses wait.
 void Machine::Impl::AdmitWaiting(Device* device) {
   RefuseInfeasible(*device);
+  if (state.recovering) {
+    for (auto& [order, w] : state.waiting) w.blocked_by = RecoveryText();
+    return;
+  }
   for (bool admitted = true; admitted;) {
     admitted = false;
     const WaitingUse* oldest = nullptr;

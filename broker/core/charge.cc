@@ -26,7 +26,7 @@ Bytes ComponentCharge(const Component& c) {
 }
 
 Bytes SessionCharge(const State& state, const Session& session) {
-  Bytes sum = session.pool;
+  Bytes sum = session.pool + session.recorded;
   for (ComponentId id : session.components) sum += ComponentCharge(state.components.at(id));
   return sum;
 }
@@ -131,6 +131,7 @@ Ledger DeriveLedger(const State& state, const Device& device) {
     if (session.device != device.spec.uuid) continue;
     const bool attached = session.phase == SessionPhase::kAttached;
     (attached ? ledger.pooled : ledger.draining) += session.pool;
+    ledger.draining += session.recorded;
     for (ComponentId c : session.components) {
       AddComponent(state.components.at(c), attached, &ledger);
     }

@@ -104,8 +104,9 @@ Bytes Machine::Impl::AdmitFixed(Component* c) {
   Bytes more = c->spec.fixed - FixedCharge(*c);
   if (c->permanent()) more += c->spec.layers.All() - LayerCharge(*c);
   const Ledger ledger = DeriveLedger(state, DeviceOf(SessionOf(*c)));
-  if (more > Bytes() && (state.draining || more > ledger.Free())) {
-    return more - std::min(more, ledger.Free()) + (state.draining ? more : Bytes());
+  const bool closed = state.draining || state.recovering;
+  if (more > Bytes() && (closed || more > ledger.Free())) {
+    return more - std::min(more, ledger.Free()) + (closed ? more : Bytes());
   }
   c->admitted = true;
   return Bytes();

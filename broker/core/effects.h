@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "broker/core/specs.h"
 #include "broker/core/units.h"
 
 namespace vrambroker::core {
@@ -140,12 +141,19 @@ struct WantReading {
   std::string device_uuid;
 };
 
+// What a worker is charged changed. To be on record (specs.h, Owner) before any later effect of the
+// step is carried out: the answers that tell it come after.
+struct RecordCharge {
+  Owner owner;
+};
+
 // For the decision log.
 struct LogDecision {
   Decision decision;
 };
 
-using Effect = std::variant<SendDirective, CloseStream, Answer, WakeAt, WantReading, LogDecision>;
+using Effect = std::variant<RecordCharge, SendDirective, CloseStream, Answer, WakeAt, WantReading,
+                            LogDecision>;
 using Effects = std::vector<Effect>;
 
 }  // namespace vrambroker::core

@@ -36,6 +36,8 @@ void Machine::Impl::CheckInvariants() const {
       VRAM_CHECK(s.requests.empty());
     }
     VRAM_CHECK(s.floor <= SessionCharge(state, s) || s.device.empty());
+    VRAM_CHECK(s.recorded == Bytes() || (s.components.empty() && !s.connection));
+    VRAM_CHECK(s.device.empty() || s.on_record == SessionCharge(state, s));
     VRAM_CHECK(static_cast<int>(s.finished.size()) <= config.max_request_ids);
     for (const auto& [request, record] : s.requests) {
       if (record.state != RequestRecord::State::kWaiting) continue;

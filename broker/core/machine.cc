@@ -9,8 +9,8 @@
 
 namespace vrambroker::core {
 
-Machine::Machine(const Config& config, std::vector<DeviceSpec> devices)
-    : impl_(std::make_unique<Impl>(config, std::move(devices))) {}
+Machine::Machine(const Config& config, std::vector<DeviceSpec> devices, std::vector<Owner> recorded)
+    : impl_(std::make_unique<Impl>(config, std::move(devices), std::move(recorded))) {}
 Machine::~Machine() = default;
 
 Effects Machine::Step(const Event& event, absl::Time now) { return impl_->Step(event, now); }
@@ -19,7 +19,8 @@ const std::deque<Decision>& Machine::decisions() const { return impl_->state.dec
 absl::StatusOr<Explanation> Machine::Explain(DecisionId id) const { return impl_->Explain(id); }
 void Machine::CheckInvariants() const { impl_->CheckInvariants(); }
 
-Machine::Impl::Impl(const Config& c, std::vector<DeviceSpec> devices) : config(c) {
+Machine::Impl::Impl(const Config& c, std::vector<DeviceSpec> devices, std::vector<Owner> recorded)
+    : config(c) {
   for (DeviceSpec& spec : devices) {
     VRAM_CHECK(spec.link_rate > 0);
     VRAM_CHECK(spec.reserve <= spec.capacity);
@@ -28,12 +29,14 @@ Machine::Impl::Impl(const Config& c, std::vector<DeviceSpec> devices) : config(c
     const std::string uuid = device.spec.uuid;
     VRAM_CHECK(state.devices.emplace(uuid, std::move(device)).second);
   }
+  Adopt(std::move(recorded));
 }
 
 Effects Machine::Impl::Step(const Event& event, absl::Time time) {
   now = std::max(now, time);
   effects.clear();
   directives.clear();
+  records.clear();
   planned.reset();
   std::visit([this](const auto& e) { On(e); }, event);
   TrackFloors();
@@ -41,10 +44,12 @@ Effects Machine::Impl::Step(const Event& event, absl::Time time) {
   TrackFloors();
   FlushDirectives();
   AskToWake();
+  RecordCharges();
   return std::move(effects);
 }
 
 void Machine::Impl::Settle() {
+  NoteRecovery();
   EndRuns();
   NoteExpectations();
   if (pipelines_changed) MarkPipelines();
@@ -53,9 +58,9 @@ void Machine::Impl::Settle() {
     DropProvenGone(&device);
     RelieveOvercommitment(&device);
     if (future_changed) ReleaseWithoutFuture(&device);
-    AdmitRefused(&device);
+    if (!state.recovering) AdmitRefused(&device);
     AdmitWaiting(&device);
-    LoadAhead(&device);
+    if (!state.recovering) LoadAhead(&device);
     Remind(&device);
     WantReadings(&device);
   }
@@ -98,6 +103,7 @@ void Machine::Impl::AskToWake() {
     if (w.end_until.has_value()) consider(*w.end_until);
   }
   for (const auto& [id, run] : state.runs) consider(run.ends_at);
+  if (state.recovering) consider(state.recovery_ends);
   for (const auto& [id, s] : state.sessions) {
     if (s.phase == SessionPhase::kGone) consider(s.gone_at + config.settling_time);
     if (s.phase == SessionPhase::kLost && s.device.empty()) consider(s.lost_at + config.run_grace);

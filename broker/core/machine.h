@@ -32,6 +32,9 @@ struct Config {
   absl::Duration orphan_after = absl::Seconds(60);
   // A driver's reading may lag behind by this; without any reading, proven death counts after it.
   absl::Duration settling_time = absl::Seconds(5);
+  // After a restart nothing grows until all that are on record have attached again or are gone, and
+  // at most for this long.
+  absl::Duration recovery_window = absl::Seconds(10);
   // A run outlives its driver's session by this.
   absl::Duration run_grace = absl::Seconds(5);
   // Bytes that are loaded again within this time of their release count as regretted.
@@ -60,7 +63,10 @@ struct Config {
 
 class Machine {
  public:
-  Machine(const Config& config, std::vector<DeviceSpec> devices);
+  // `recorded`: what an earlier broker's record says of the devices; others' entries are dropped,
+  // and those beyond max_sessions. What is on record is charged until its owner attaches again or
+  // is gone.
+  Machine(const Config& config, std::vector<DeviceSpec> devices, std::vector<Owner> recorded = {});
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;

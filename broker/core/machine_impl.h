@@ -19,7 +19,7 @@
 namespace vrambroker::core {
 
 struct Machine::Impl {
-  Impl(const Config& config, std::vector<DeviceSpec> devices);
+  Impl(const Config& config, std::vector<DeviceSpec> devices, std::vector<Owner> recorded);
 
   // machine.cc
   Effects Step(const Event& event, absl::Time time);
@@ -52,6 +52,14 @@ struct Machine::Impl {
   void FollowDrop(Component* c, Session* session);
   void AdmitByFact(Component* c);
   void Book(const Snapshot& snapshot, Session* session);
+
+  // recovery.cc
+  void Adopt(std::vector<Owner> recorded);
+  void NoteRecovery();
+  std::string RecoveryText() const;
+  void RecordCharges();
+  void RecordChargeOf(Session* session);
+  void ForgetCharge(const Session& session);
 
   // components.cc
   void On(const UpdateComponentsEvent& e);
@@ -219,6 +227,8 @@ struct Machine::Impl {
   absl::Time now = absl::InfinitePast();
   absl::Time wake_at = absl::InfiniteFuture();
   Effects effects;
+  // Go before all other effects of this step.
+  std::vector<RecordCharge> records;
   // Directives of this step, one a connection, newest target of each component.
   std::map<ConnectionId, SendDirective> directives;
   // Runs or components changed: what has no next use may be released.

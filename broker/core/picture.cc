@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "broker/core/machine_impl.h"
 
 namespace vrambroker::core {
@@ -7,6 +9,9 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
   picture.epoch = config.epoch;
   picture.time = at;
   picture.draining = state.draining;
+  if (state.recovering) {
+    picture.recovery_left = std::min(config.recovery_window, state.recovery_ends - at);
+  }
   std::map<SessionId, int> overdue;
   for (const auto& [uuid, device] : state.devices) {
     DevicePicture d;
@@ -48,6 +53,7 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
     p.pid = s.process.pid;
     p.phase = s.phase;
     p.pool = s.pool;
+    p.recorded = s.recorded;
     p.overdue_targets = overdue[id];
     if (const auto d = state.devices.find(s.device); d != state.devices.end()) {
       p.unexplained = UnexplainedBytes(d->second, s);

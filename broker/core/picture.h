@@ -52,6 +52,8 @@ struct SessionPicture {
   int32_t pid = 0;
   SessionPhase phase = SessionPhase::kAttached;
   Bytes pool;
+  // Charged from an earlier broker's record alone. 0 once it has attached again.
+  Bytes recorded;
   Bytes unexplained;
   bool under_released = false;
   int overdue_targets = 0;
@@ -83,6 +85,8 @@ struct Picture {
   std::vector<WaitingPicture> waiting;
   std::vector<RunPicture> runs;
   bool draining = false;
+  // Nothing grows for at most this long: workers on record have not attached again. 0: no recovery.
+  absl::Duration recovery_left;
 };
 
 }  // namespace vrambroker::core

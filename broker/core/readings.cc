@@ -104,9 +104,10 @@ void Machine::Impl::DropShownGone(const Device& device) {
   for (SessionId id : gone) Drop(id);
 }
 
-// Whether what is charged is what is held: no use, every target reached, everything placed, no pool
-// that was told to go.
+// Whether what is charged is what is held: nothing only on record, no use, every target reached,
+// everything placed, no pool that was told to go.
 bool Machine::Impl::Quiet(const Session& session) const {
+  if (session.recorded > Bytes()) return false;
   if (session.pool > Bytes() && now - session.trim_sent < config.release_deadline) return false;
   for (ComponentId id : session.components) {
     const Component& c = state.components.at(id);

@@ -167,7 +167,7 @@ Problem Machine::Impl::BuildProblem(const Device& device, const WaitingUse* deci
       ledger.reserve + ledger.permanent + MinusOrZero(ledger.external, ComingResidual(device));
   for (const auto& [id, s] : state.sessions) {
     if (s.device != device.spec.uuid || s.phase != SessionPhase::kLost) continue;
-    away += s.pool;
+    away += s.pool + s.recorded;
     for (ComponentId cid : s.components) {
       const Component& c = state.components.at(cid);
       away += NeedsCharge(c) + (c.permanent() ? Bytes() : LayerCharge(c));

@@ -27,7 +27,7 @@ void Machine::Impl::On(const AttachEvent& e) {
     Lose(old, "attached again");
   }
 
-  const bool fresh = old == nullptr;
+  const bool fresh = old == nullptr || old->recorded > Bytes();
   Session session;
   session.id = SessionId(++last_session);
   session.worker = e.worker;
@@ -38,7 +38,11 @@ void Machine::Impl::On(const AttachEvent& e) {
   if (session.device.empty() && !e.components.empty()) {
     session.device = state.devices.begin()->first;
   }
-  if (old != nullptr) {
+  if (old != nullptr && fresh) {
+    session.on_record = old->on_record;  // what it says now takes the place of the record
+    session.attach_on_record = old->attach_on_record;
+    state.sessions.erase(old->id);
+  } else if (old != nullptr) {
     // The record goes on: what was sent and not completed still counts.
     session.components = std::exchange(old->components, {});
     session.sequence = old->sequence;
@@ -51,6 +55,8 @@ void Machine::Impl::On(const AttachEvent& e) {
     session.charge_when_reading_began = old->charge_when_reading_began;
     session.learned_known = old->learned_known;
     session.learned = old->learned;
+    session.on_record = old->on_record;
+    session.attach_on_record = old->attach_on_record;
     session.residual_since = old->residual_since;
     session.pipelines = old->pipelines;
     for (auto& [id, run] : state.runs) {
@@ -261,6 +267,7 @@ void Machine::Impl::Drop(SessionId id) {
   Session& session = state.sessions.at(id);
   VRAM_CHECK(session.phase != SessionPhase::kAttached);
   for (ComponentId c : session.components) state.components.erase(c);
+  ForgetCharge(session);
   state.sessions.erase(id);
   future_changed = pipelines_changed = true;
 }

@@ -38,6 +38,20 @@ struct Process {
   friend bool operator==(const Process&, const Process&) = default;
 };
 
+// A worker and the most that it may hold on its device: what the next broker needs to know of it if
+// this one is killed.
+struct Owner {
+  std::string worker;
+  Process process;
+  uint64_t attach_number = 0;
+  std::string device;  // UUID
+  // 0: nothing is left of it, it is to be forgotten.
+  Bytes charge;
+  // Whether its death can be told, as it can of processes of this machine. Set by who keeps the
+  // record.
+  bool provable = false;
+};
+
 struct Residency {
   std::string component;
   int held = 0;

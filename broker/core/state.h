@@ -146,6 +146,15 @@ struct Session {
   // It was told to, and the deadline passed: what it keeps then is not counted on.
   bool trimmed_in_vain = false;
 
+  // On record from an earlier broker, and not said anything of since: charged until it attaches
+  // again or is gone.
+  Bytes recorded;
+  // Whether its death can be told (Owner).
+  bool provable = true;
+  // The charge that is on record now, and with which attach number.
+  Bytes on_record;
+  uint64_t attach_on_record = 0;
+
   // Driver readings. `floor`: least charge since the newest complete reading began; `next_floor`:
   // since the one under way began. A reading shows a worker's excess only above its floor.
   Bytes floor;
@@ -242,6 +251,10 @@ struct State {
   int lanes = 1;
   std::deque<Decision> decisions;
   bool draining = false;
+  // What is on record has not attached again yet. Infinite future: until the first event says what
+  // time it is.
+  bool recovering = false;
+  absl::Time recovery_ends = absl::InfiniteFuture();
 };
 
 }  // namespace vrambroker::core

@@ -42,7 +42,9 @@ absl::StatusOr<Device> OpenEmulated(const EmulatedDeviceOption& option, const Op
   const std::string uuid = "emulated:" + option.name;
   auto lock = observe::LockDevice(options.lock_dir, uuid, address);
   if (!lock.ok()) return lock.status();
-  Device device{*std::move(lock), {}, {}, nullptr, 0};
+  auto record = observe::ChargeRecord::Open(options.lock_dir, uuid);
+  if (!record.ok()) return record.status();
+  Device device{*std::move(lock), *std::move(record), {}, {}, nullptr, 0};
   // What a broker left that was killed, and nobody uses any more, is made anew, of whatever size.
   card::EmulatedCard::RemoveUnused(option.name);
   const bool made = absl::IsNotFound(card::EmulatedCard::Open(option.name).status());
@@ -68,7 +70,9 @@ absl::StatusOr<Device> OpenReal(const DeviceOption& option, const Options& optio
   // Only of a device that is there: a name that is none leaves no lock behind.
   auto lock = observe::LockDevice(options.lock_dir, option.uuid, address);
   if (!lock.ok()) return lock.status();
-  Device device{*std::move(lock), {}, {}, nullptr, 0};
+  auto record = observe::ChargeRecord::Open(options.lock_dir, option.uuid);
+  if (!record.ok()) return record.status();
+  Device device{*std::move(lock), *std::move(record), {}, {}, nullptr, 0};
   device.probe = *std::move(probe);
   auto reading = device.probe->Read();
   if (!reading.ok()) return reading.status();

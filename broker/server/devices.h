@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "broker/core/specs.h"
+#include "broker/observe/charge_record.h"
 #include "broker/observe/device_lock.h"
 #include "broker/observe/driver_probe.h"
 #include "broker/server/options.h"
@@ -36,6 +37,8 @@ class CardRemover {
 
 struct Device {
   observe::FileLock lock;
+  // Never null.
+  std::unique_ptr<observe::ChargeRecord> record;
   core::DeviceSpec spec;
   CardRemover remover;
   std::unique_ptr<observe::DriverProbe> probe;

@@ -39,14 +39,44 @@ observe::UniqueFd PidfdOfClaim(const core::Process& process) {
 
 }  // namespace
 
+std::vector<core::Owner> AllFound(const Engine::Records& records) {
+  std::vector<core::Owner> all;
+  for (const auto& [uuid, record] : records) {
+    all.insert(all.end(), record->found().begin(), record->found().end());
+  }
+  return all;
+}
+
 Engine::Engine(const core::Config& config, std::vector<core::DeviceSpec> devices,
-               const Clock& clock, Log* log, observe::ProcessWatch* watch, EngineHooks hooks)
+               const Clock& clock, Log* log, observe::ProcessWatch* watch, Records records,
+               EngineHooks hooks)
     : clock_(clock),
       log_(log),
       watch_(watch),
+      records_(std::move(records)),
       hooks_(std::move(hooks)),
-      machine_(config, std::move(devices)),
-      mailbox_(kMailboxBound, [this](Item item) { Handle(std::move(item)); }) {}
+      machine_(config, std::move(devices), AllFound(records_)),
+      mailbox_(kMailboxBound, [this](Item item) { Handle(std::move(item)); }) {
+  WatchRecorded(clock_.Now());
+}
+
+// Workers of an earlier broker whose death can be told: those that have died meanwhile, or whose
+// pid is somebody else's by now, are gone.
+void Engine::WatchRecorded(absl::Time now) {
+  for (const core::Owner& owner : AllFound(records_)) {
+    log_->Write(LogLine{now,
+                        "on_record",
+                        {{"worker", owner.worker},
+                         {"pid", absl::StrCat(owner.process.pid)},
+                         {"device", owner.device},
+                         {"charge", core::ToString(owner.charge)}}});
+    if (!owner.provable) continue;
+    observe::UniqueFd pidfd = PidfdOfClaim(owner.process);
+    if (!pidfd.valid() || !Watch(owner.process, std::move(pidfd), owner.worker, now)) {
+      Post(core::ProcessDiedEvent{owner.process});
+    }
+  }
+}
 
 bool Engine::Open(UnaryCall* call) {
   if (calls_.Add(call)) return true;
@@ -189,18 +219,36 @@ void Engine::WatchProcess(const AttachStream& stream, absl::Time now) {
   observe::UniqueFd pidfd = stream.caller.transport == Transport::kUnix
                                 ? PidfdOfPeer(stream.caller.peer)
                                 : PidfdOfClaim(stream.process);
-  if (!pidfd.valid()) return;
-  if (!watched_.insert({stream.process.pid, stream.process.start_time}).second) return;
-  const core::Process process = stream.process;
+  if (!pidfd.valid() || !Watch(stream.process, std::move(pidfd), stream.worker, now)) return;
+  if (stream.process.pid <= 0 || stream.process.start_time == 0) return;
+  for (const auto& [uuid, record] : records_) record->SetProvable(stream.worker, stream.process);
+}
+
+bool Engine::Watch(const core::Process& process, observe::UniqueFd pidfd, const std::string& worker,
+                   absl::Time now) {
+  if (!watched_.insert({process.pid, process.start_time}).second) return true;
   const auto watched = watch_->WatchPidfd(
       std::move(pidfd), [this, process] { Post(core::ProcessDiedEvent{process}); });
-  if (watched.ok()) return;
+  if (watched.ok()) return true;
   watched_.erase({process.pid, process.start_time});
   log_->Write(LogLine{now,
                       "not_watched",
-                      {{"worker", stream.worker},
+                      {{"worker", worker},
                        {"pid", absl::StrCat(process.pid)},
                        {"error", std::string(watched.status().message())}}});
+  return false;
+}
+
+void Engine::CarryOut(const core::RecordCharge& record, absl::Time now) {
+  const auto it = records_.find(record.owner.device);
+  if (it == records_.end()) return;
+  core::Owner owner = record.owner;
+  owner.provable = owner.process.pid > 0 && owner.process.start_time > 0 &&
+                   watched_.contains({owner.process.pid, owner.process.start_time});
+  const absl::Status status = it->second->Put(owner);
+  if (status.ok()) return;
+  log_->Write(LogLine{
+      now, "not_recorded", {{"worker", owner.worker}, {"error", std::string(status.message())}}});
 }
 
 void Engine::CarryOut(const core::CloseStream& close, absl::Time now) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "broker/core/events.h"
 #include "broker/core/machine.h"
+#include "broker/observe/charge_record.h"
 #include "broker/observe/process_watch.h"
 #include "broker/server/attach_stream.h"
 #include "broker/server/calls.h"
@@ -46,9 +48,13 @@ class Engine : public CallListener, public StreamListener {
   // Looks at the machine, in the order of decisions.
   using Inspection = std::function<void(const core::Machine&, absl::Time now)>;
 
-  // All outlive the engine. `log` and `watch` are used in the order of decisions.
+  // Records of charges by device UUID.
+  using Records = std::map<std::string, observe::ChargeRecord*>;
+
+  // All outlive the engine. `log`, `watch` and `records` are used in the order of decisions. What
+  // the records say of an earlier broker's workers is charged until they attach again or have died.
   Engine(const core::Config& config, std::vector<core::DeviceSpec> devices, const Clock& clock,
-         Log* log, observe::ProcessWatch* watch, EngineHooks hooks);
+         Log* log, observe::ProcessWatch* watch, Records records, EngineHooks hooks);
   ~Engine() override { Stop(); }
 
   // Takes over the call, and its answer with it. `event` is filled but for the call's number.
@@ -90,6 +96,7 @@ class Engine : public CallListener, public StreamListener {
   bool Before(const core::Event& event, absl::Time now);
   void After(const core::Event& event);
   void CarryOut(core::Effect& effect, absl::Time now);
+  void CarryOut(const core::RecordCharge& record, absl::Time now);
   void CarryOut(const core::SendDirective& directive, absl::Time now);
   void CarryOut(const core::CloseStream& close, absl::Time now);
   void CarryOut(const core::Answer& answer, absl::Time now);
@@ -100,10 +107,14 @@ class Engine : public CallListener, public StreamListener {
   void CarryOut(const core::LogDecision& decision, absl::Time) { log_->Write(decision.decision); }
   void Welcome(AttachStream* stream, const core::Welcome& welcome, absl::Time now);
   void WatchProcess(const AttachStream& stream, absl::Time now);
+  bool Watch(const core::Process& process, observe::UniqueFd pidfd, const std::string& worker,
+             absl::Time now);
+  void WatchRecorded(absl::Time now);
 
   const Clock& clock_;
   Log* const log_;
   observe::ProcessWatch* const watch_;
+  const Records records_;
   const EngineHooks hooks_;
   CallTable calls_;
   StreamTable streams_;

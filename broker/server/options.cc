@@ -230,6 +230,10 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
               "Where uses came again and again, what the next needs is kept this long after the "
               "last, if nobody wants the room, or a few times the longest time between two.",
               &core->expect_for, flags);
+  AddDuration("recovery-window",
+              "After a restart nothing grows until all workers on record have attached again or "
+              "are gone, and at most for this long.",
+              &core->recovery_window, flags);
   AddDuration("run-grace", "Declared runs outlive their driver's session by this.",
               &core->run_grace, flags);
   AddDuration("orphan-after",

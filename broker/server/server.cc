@@ -60,6 +60,7 @@ struct Server::Parts {
   absl::Status Open();
   absl::Status OpenListeners();
   absl::Status StartEngine();
+  core::Epoch NewEpoch();
   EngineHooks MakeHooks();
   absl::Status StartServing();
   absl::Status StartReadings();
@@ -129,6 +130,20 @@ EngineHooks Server::Parts::MakeHooks() {
   return hooks;
 }
 
+// Above every earlier one, whatever the clock says.
+core::Epoch Server::Parts::NewEpoch() {
+  auto epoch = static_cast<uint64_t>(absl::ToUnixMicros(clock.Now()));
+  for (const Device& device : devices) epoch = std::max(epoch, device.record->newest_epoch() + 1);
+  for (const Device& device : devices) {
+    device.record->PutEpoch(epoch);
+    if (device.record->why().empty()) continue;
+    log.Write(LogLine{clock.Now(),
+                      "record_not_read",
+                      {{"device", device.spec.uuid}, {"why", device.record->why()}}});
+  }
+  return core::Epoch(epoch);
+}
+
 absl::Status Server::Parts::StartEngine() {
   auto started = observe::ProcessWatch::Start();
   if (!started.ok()) return started.status();
@@ -146,8 +161,11 @@ absl::Status Server::Parts::StartEngine() {
   std::vector<core::DeviceSpec> specs;
   for (const Device& device : devices) specs.push_back(device.spec);
   core::Config config = options.core;
-  config.epoch = core::Epoch(static_cast<uint64_t>(absl::ToUnixMicros(clock.Now())));
-  engine = std::make_unique<Engine>(config, specs, clock, &log, watch.get(), MakeHooks());
+  config.epoch = NewEpoch();
+  Engine::Records records;
+  for (const Device& device : devices) records[device.spec.uuid] = device.record.get();
+  engine = std::make_unique<Engine>(config, specs, clock, &log, watch.get(), std::move(records),
+                                    MakeHooks());
   broker_service = std::make_unique<BrokerService>(
       engine.get(), &callers, specs.size() == 1 ? specs.front().uuid : std::string());
   admin_service = std::make_unique<AdminService>(engine.get(), feed.get(), &callers);

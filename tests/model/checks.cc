@@ -38,8 +38,15 @@ bool Checks::IsLiar(const std::string& worker) const {
 
 void Checks::Before() { charges_before_ = ChargesOf(ledger_); }
 
+void Checks::Restart(const std::vector<core::Owner>& owners) {
+  ledger_.Restart(owners);
+  waiting_.clear();
+  newest_use_ = 0;
+  deaths_.clear();
+}
+
 void Checks::After(const core::Event& event, const core::Effects& effects, absl::Time now) {
-  machine_.CheckInvariants();
+  machine_->CheckInvariants();
   if (const auto* began = std::get_if<core::ReadingBeganEvent>(&event)) {
     newest_reading_[began->device_uuid] = began->reading;
   } else if (const auto* died = std::get_if<core::ProcessDiedEvent>(&event)) {
@@ -50,7 +57,7 @@ void Checks::After(const core::Event& event, const core::Effects& effects, absl:
   }
   ledger_.Note(event, effects, now);
   waiting_ = ledger_.waited();
-  const core::Picture picture = machine_.GetPicture(now);
+  const core::Picture picture = machine_->GetPicture(now);
   CheckDrops(event, picture, now);
   Compare(picture);
   CheckNothingGrew(event, picture);

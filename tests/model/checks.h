@@ -21,12 +21,15 @@ class Checks {
  public:
   using Fail = std::function<void(const std::string&)>;
 
-  Checks(const Scenario& scenario, const core::Machine& machine, Fail fail)
+  // `machine` may be replaced by another, if Restart is told.
+  Checks(const Scenario& scenario, const std::unique_ptr<core::Machine>& machine, Fail fail)
       : scenario_(scenario), machine_(machine), fail_(std::move(fail)) {}
 
   void Before();
   // After a step of the machine.
   void After(const core::Event& event, const core::Effects& effects, absl::Time now);
+  // Another machine goes on from what is on record.
+  void Restart(const std::vector<core::Owner>& owners);
   // After anything that may have changed what is on a device.
   void Physical(const std::vector<std::shared_ptr<WorkerProcess>>& workers);
 
@@ -52,7 +55,7 @@ class Checks {
   bool IsLiar(const std::string& worker) const;
 
   const Scenario& scenario_;
-  const core::Machine& machine_;
+  const std::unique_ptr<core::Machine>& machine_;
   Fail fail_;
   ReferenceLedger ledger_;
   std::map<std::string, int64_t> charges_before_;         // by component id and pid

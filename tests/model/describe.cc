@@ -84,6 +84,10 @@ struct EventText {
 };
 
 struct EffectText {
+  std::string operator()(const core::RecordCharge& e) const {
+    return absl::StrCat("on record: ", e.owner.worker, " (pid ", e.owner.process.pid, ") ",
+                        e.owner.charge.count());
+  }
   std::string operator()(const core::SendDirective& e) const {
     std::string text = absl::StrCat("directive on ", e.connection.value());
     if (e.welcome.has_value()) {

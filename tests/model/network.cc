@@ -31,7 +31,7 @@ void Network::Open(Peer* peer, const v1::AttachRequest& request) {
   newest_[peer] = connection;
   connections_[connection->id] = connection;
   time_.After(Delay(), [this, connection, request] {
-    if (connection->lost && Fault(0.5)) return;
+    if (connection->dead || (connection->lost && Fault(0.5))) return;
     absl::StatusOr<core::AttachEvent> event = server::ReadAttach(request);
     if (!event.ok()) return hooks_.fail(absl::StrCat("Attach: ", event.status().ToString()));
     event->connection = core::ConnectionId(connection->id);
@@ -45,7 +45,8 @@ void Network::Open(Peer* peer, const v1::AttachRequest& request) {
 // The machine is told of the end of a stream that it knows, once.
 void Network::TellClosed(const std::shared_ptr<Connection>& connection) {
   time_.After(Delay(), [this, connection] {
-    if (!connection->arrived || std::exchange(connection->close_told, true)) return;
+    if (connection->dead || !connection->arrived) return;
+    if (std::exchange(connection->close_told, true)) return;
     hooks_.step(core::StreamClosedEvent{core::ConnectionId(connection->id)});
   });
 }
@@ -70,8 +71,9 @@ void Network::FailCalls(const std::shared_ptr<Connection>& connection) {
   for (auto& [id, call] : calls_) {
     if (call->connection != connection) continue;
     if (call->arrived && Fault(0.5)) {
-      time_.After(Delay(),
-                  [this, id = id] { hooks_.step(core::CallCancelledEvent{core::CallId(id)}); });
+      time_.After(Delay(), [this, connection, id = id] {
+        if (!connection->dead) hooks_.step(core::CallCancelledEvent{core::CallId(id)});
+      });
     }
     Answer(call.get(),
            core::Answer{core::CallId(id), absl::UnavailableError("the stream was lost")});
@@ -80,6 +82,15 @@ void Network::FailCalls(const std::shared_ptr<Connection>& connection) {
 
 void Network::Lose(Peer* peer) {
   if (const auto it = newest_.find(peer); it != newest_.end()) Break(it->second, true);
+}
+
+void Network::Restart() {
+  for (const auto& [id, connection] : connections_) {
+    Break(connection, true);
+    connection->dead = true;
+  }
+  calls_.clear();
+  unanswered_ = 0;
 }
 
 void Network::Call(Peer* peer, uint64_t attach_number, const std::string& request_id,
@@ -113,6 +124,7 @@ void Network::Send(const std::shared_ptr<Connection>& connection, const std::str
   const uint64_t id = ++last_call_;
   calls_[id] = call;
   time_.After(Delay(), [this, call, id, make] {
+    if (call->connection->dead) return;
     if (call->connection->lost && Fault(0.5)) {
       calls_.erase(id);
       return;

@@ -46,6 +46,9 @@ class Network {
   void Cancel(Peer* peer, const std::string& request_id);
   // The stream of this process breaks, for both ends.
   void Lose(Peer* peer);
+  // The machine ends, and another begins: all streams break, and what is on its way to the old one
+  // never arrives.
+  void Restart();
 
   // The machine's side.
   void Deliver(const core::SendDirective& directive);
@@ -60,6 +63,7 @@ class Network {
     Peer* peer = nullptr;
     uint64_t attach_number = 0;
     bool lost = false;
+    bool dead = false;          // it was to a machine that has ended
     bool arrived = false;       // the machine has had its Attach
     bool close_told = false;    // and its end
     bool client_ended = false;  // the client has had its StreamEnded, or wants none

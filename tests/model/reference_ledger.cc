@@ -33,7 +33,7 @@ int64_t ReferenceLedger::Component::Charge() const {
 }
 
 int64_t ReferenceLedger::Worker::Charge() const {
-  int64_t sum = pool;
+  int64_t sum = pool + recorded;
   for (const auto& [component, c] : components) sum += c.Charge();
   return sum;
 }
@@ -67,6 +67,19 @@ ReferenceLedger::Worker* ReferenceLedger::Of(core::SessionId session) {
   return const_cast<Worker*>(FindSession(session.value()));
 }
 
+void ReferenceLedger::Restart(const std::vector<core::Owner>& owners) {
+  const uint64_t order = last_order_;
+  *this = ReferenceLedger();
+  last_order_ = order;
+  for (const core::Owner& owner : owners) {
+    Worker& worker = workers_[owner.process.pid];
+    worker.name = owner.worker;
+    worker.process = owner.process;
+    worker.device = owner.device;
+    worker.recorded = owner.charge.count();
+  }
+}
+
 void ReferenceLedger::Book(const core::Snapshot& snapshot, Worker* worker) {
   if (snapshot.sequence <= worker->sequence) return;
   worker->sequence = snapshot.sequence;
@@ -87,6 +100,7 @@ void ReferenceLedger::Book(const core::Snapshot& snapshot, Worker* worker) {
 
 void ReferenceLedger::NoteAttach(const core::AttachEvent& e, const core::Welcome& welcome) {
   Worker& worker = workers_[e.process.pid];
+  worker.recorded = 0;
   worker.name = e.worker;
   worker.process = e.process;
   worker.device = e.device_uuid;

@@ -48,6 +48,7 @@ class ReferenceLedger {
     bool died = false;
     uint64_t sequence = 0;
     int64_t pool = 0;
+    int64_t recorded = 0;  // of an earlier broker, until it attaches again
     std::map<std::string, Component> components;
 
     int64_t Charge() const;
@@ -63,6 +64,8 @@ class ReferenceLedger {
 
   // One step of the machine: what went in and what came out.
   void Note(const core::Event& event, const core::Effects& effects, absl::Time now);
+  // The machine ends, and another begins that knows only these.
+  void Restart(const std::vector<core::Owner>& owners);
   // The machine says that it has dropped this process.
   void Drop(int32_t pid) { workers_.erase(pid); }
 

@@ -33,6 +33,7 @@ core::Config MakeConfig(Random* random) {
   config.max_wait = absl::Milliseconds(random->Between(1000, 30000));
   config.settling_time = absl::Milliseconds(random->Between(1000, 5000));
   config.run_grace = absl::Milliseconds(random->Between(100, 5000));
+  config.recovery_window = absl::Milliseconds(random->Between(50, 10000));
   config.load_ahead = random->Chance(0.4);
   config.horizon = random->Chance(0.3) ? 8 : 64;
   // Not fewer than come while a message is late: a repeat after its id is forgotten is a new use.
@@ -56,6 +57,7 @@ Faults MakeFaults(Random* random) {
   f.self_release = some(0.1);
   f.update = some(0.05);
   f.reading_fails = some(0.2);
+  f.restart = some(0.02);
   return f;
 }
 

@@ -54,6 +54,7 @@ enum class Probe { kNone, kTotals, kByProcess };
 struct Faults {
   double lose_stream = 0;
   double kill = 0;
+  double restart = 0;  // of the broker
   double pause = 0;
   double give_up = 0;
   double end_given_up = 0;

@@ -18,6 +18,9 @@ size_t StoryLines() {
   return text == nullptr ? 40 : std::strtoull(text, nullptr, 10);
 }
 
+// Restarts in the middle of a step, for each that comes between two steps.
+constexpr double kKilledInStep = 0.2;
+
 constexpr core::CallId kDrainCall(uint64_t{1} << 40);
 
 // The machine stops the process where its state contradicts itself: say which run it was.
@@ -33,7 +36,7 @@ void TellStory(int) {
 World::World(Scenario scenario)
     : scenario_(std::move(scenario)),
       random_(scenario_.seed ^ 0x5eed),
-      machine_(scenario_.config, scenario_.devices),
+      machine_(std::make_unique<core::Machine>(scenario_.config, scenario_.devices)),
       checks_(scenario_, machine_, [this](const std::string& text) { Fail(text); }),
       network_(&scenario_, &time_, &random_,
                {[this](const core::Event& e) { Step(e); },
@@ -86,19 +89,29 @@ void World::Step(const core::Event& event) {
   ++steps_;
   Note(Describe(event));
   checks_.Before();
-  const core::Effects effects = machine_.Step(event, time_.now());
+  core::Effects effects = machine_->Step(event, time_.now());
+  // Killed at any point between its decision, the record and the last of its answers.
+  const bool killed = surroundings_.Fault(scenario_.faults.restart * kKilledInStep);
+  if (killed) {
+    effects.erase(effects.begin() + random_.Below(static_cast<int>(effects.size()) + 1),
+                  effects.end());
+  }
   for (const core::Effect& effect : effects) {
     if (const std::string text = Describe(effect); !text.empty()) {
       story_.back() += absl::StrCat("\n      ", text);
     }
   }
-  checks_.After(event, effects, time_.now());
+  if (!killed) checks_.After(event, effects, time_.now());
   CarryOut(effects);
+  if (killed) RestartBroker();
 }
 
 void World::CarryOut(const core::Effects& effects) {
   for (const core::Effect& effect : effects) {
-    if (const auto* directive = std::get_if<core::SendDirective>(&effect)) {
+    if (const auto* record = std::get_if<core::RecordCharge>(&effect)) {
+      record_[record->owner.process.pid] = record->owner;
+      if (record->owner.charge == core::Bytes()) record_.erase(record->owner.process.pid);
+    } else if (const auto* directive = std::get_if<core::SendDirective>(&effect)) {
       network_.Deliver(*directive);
     } else if (const auto* close = std::get_if<core::CloseStream>(&effect)) {
       network_.Deliver(*close);
@@ -169,6 +182,28 @@ void World::KillOne() {
               [this, worker] { StartWorker(worker->plan()); });
 }
 
+void World::RestartBroker() {
+  Note("the broker is killed, and another starts");
+  network_.Restart();
+  std::vector<core::Owner> owners;
+  for (auto& [pid, owner] : record_) {
+    owner.provable = true;
+    owners.push_back(owner);
+  }
+  core::Config config = scenario_.config;
+  config.epoch = core::Epoch(++epoch_);
+  machine_ = std::make_unique<core::Machine>(config, scenario_.devices, owners);
+  checks_.Restart(owners);
+  ++wake_;
+  for (const core::Owner& owner : owners) {
+    const bool alive = std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+      return w->alive() && w->process() == owner.process;
+    });
+    if (!alive) NoticeDeath(owner.process);
+  }
+  time_.After(absl::ZeroDuration(), [this] { Step(core::TickEvent{}); });
+}
+
 void World::Programs() {
   if (!surroundings_.busy) return;
   for (const auto& worker : workers_) {
@@ -193,6 +228,7 @@ void World::Mischief() {
     if (peer != nullptr) network_.Lose(peer);
   }
   if (surroundings_.Fault(f.kill)) KillOne();
+  if (surroundings_.Fault(f.restart)) RestartBroker();
   if (surroundings_.Fault(f.pause)) {
     if (auto w = one(); w != nullptr && !w->stopped()) {
       Note(absl::StrCat(w->name(), " is stopped"));
@@ -263,7 +299,7 @@ bool World::Settled() const { return Unsettled().empty(); }
 
 // What keeps the world from being at rest. Empty: nothing.
 std::string World::Unsettled() const {
-  const core::Picture picture = machine_.GetPicture(time_.now());
+  const core::Picture picture = machine_->GetPicture(time_.now());
   for (const auto& worker : workers_) {
     if (worker->stopped()) return absl::StrCat(worker->name(), " is stopped");
     if (!worker->alive() && worker->Physical() > 0) return "bytes of the dead";
@@ -345,7 +381,7 @@ void World::Drain() {
     if (worker->alive()) worker->Ask();
   }
   const auto released = [this] {
-    const core::Picture picture = machine_.GetPicture(time_.now());
+    const core::Picture picture = machine_->GetPicture(time_.now());
     return std::all_of(picture.devices.begin(), picture.devices.end(), [](const auto& device) {
       return device.ledger.retained == core::Bytes() && device.ledger.draining == core::Bytes();
     });

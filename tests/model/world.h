@@ -47,6 +47,8 @@ class World {
   void Mischief();
   void PeriodicReadings();
   void KillOne();
+  // The broker is killed, and another starts on what is on record.
+  void RestartBroker();
   void NoticeDeath(core::Process process);
 
   // Runs until `done` holds, within this time.
@@ -59,7 +61,9 @@ class World {
   const Scenario scenario_;
   Scheduler time_;
   Random random_;
-  core::Machine machine_;
+  std::unique_ptr<core::Machine> machine_;
+  // On record, by pid.
+  std::map<int32_t, core::Owner> record_;
   Checks checks_;
   Network network_;
   Surroundings surroundings_;
@@ -71,6 +75,7 @@ class World {
   int64_t steps_ = 0;
   int64_t grants_ = 0;
   uint64_t wake_ = 0;
+  uint64_t epoch_ = 1;
   int32_t last_pid_ = 1000;
 };
 

@@ -65,7 +65,7 @@ class EngineTest : public testing::Test {
     hooks.changed = [this] { ++changes_; };
     hooks.draining = [] {};
     engine_ = std::make_unique<Engine>(core::Config(), std::vector<core::DeviceSpec>{device},
-                                       clock_, &log_, watch_.get(), hooks);
+                                       clock_, &log_, watch_.get(), Engine::Records(), hooks);
   }
   ~EngineTest() override {
     engine_->Stop();
