@@ -211,7 +211,7 @@ int AskBroker(const std::vector<std::string>& arguments) {
   if (command == "health") return Health(broker);
   std::fprintf(stderr,
                "vramctl: '%s' is no command: status, decisions, explain, health, "
-               "simulate or plan; --help says more\n",
+               "conformance, simulate or plan; --help says more\n",
                command.c_str());
   return kFailed;
 }

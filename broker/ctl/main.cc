@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "broker/ctl/broker_commands.h"
+#include "broker/ctl/conformance_command.h"
 #include "broker/ctl/plan_command.h"
 #include "broker/ctl/simulate_command.h"
 
@@ -23,7 +24,10 @@ constexpr char kUsage[] =
     "  vramctl decisions [--limit=N]  the last decisions, newest last\n"
     "  vramctl explain ID             why that decision fell so, and what the alternatives would "
     "have cost\n"
-    "  vramctl health                 whether it serves, for probes\n\n"
+    "  vramctl health                 whether it serves, for probes\n"
+    "  vramctl conformance            whether it speaks the protocol as it is written; --help "
+    "lists\n"
+    "                                 its flags\n\n"
     "Without a broker, each with flags of its own that its --help lists:\n\n"
     "  vramctl simulate WORKLOAD.json the workload under virtual time: stall, request times, "
     "bytes\n"
@@ -48,7 +52,7 @@ constexpr char kFlags[] =
     "  --limit=N                      of decisions: at most so many, 1 to 4096; default: 20\n"
     "  --timeout=DURATION             how long to wait for the broker; default: 5s\n";
 
-// A command that needs no broker and reads its flags by itself.
+// A command that reads its flags by itself.
 struct LocalCommand {
   const char* name;
   const char* usage;
@@ -56,7 +60,8 @@ struct LocalCommand {
 };
 
 constexpr LocalCommand kLocalCommands[] = {{"simulate", kSimulateUsage, Simulate},
-                                           {"plan", kPlanUsage, Plan}};
+                                           {"plan", kPlanUsage, Plan},
+                                           {"conformance", kConformanceUsage, Conformance}};
 
 bool AsksForHelp(const std::string& argument) {
   return argument == "--help" || argument == "-help" || argument == "-h" || argument == "help";

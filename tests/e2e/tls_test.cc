@@ -182,5 +182,19 @@ TEST_F(TlsTest, ARenewedCertificateOfAWorkerServesItsNextSession) {
   EXPECT_TRUE(worker.Run(Stage()).brokered());
 }
 
+TEST_F(TlsTest, ConformanceProvokesTheRolesThatItsCertificateLacks) {
+  ASSERT_NO_FATAL_FAILURE(StartTlsBroker(ca_));
+  const ProgramEnd both = Vramctl(
+      "conformance",
+      Flags(ca_, ca_.Issue("both", "URI:vram-broker:role/worker,URI:vram-broker:role/driver")));
+  EXPECT_EQ(both.status, 0) << both.output;
+  EXPECT_THAT(both.output,
+              AllOf(HasSubstr("ListRuns without the role for it"), Not(HasSubstr("WRONG")),
+                    HasSubstr("a second certificate would be needed")));
+  const ProgramEnd worker = Vramctl("conformance", Flags(ca_, ca_.IssueRole("worker")));
+  EXPECT_EQ(worker.status, 2);
+  EXPECT_THAT(worker.output, HasSubstr("VramBroker.DeclarePipeline needs the role driver"));
+}
+
 }  // namespace
 }  // namespace vrambroker::e2e
