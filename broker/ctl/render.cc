@@ -79,6 +79,9 @@ std::string SessionNotes(const v1::SessionPicture& session) {
   if (session.unexplained_bytes() > 0) {
     notes.push_back(RenderBytes(session.unexplained_bytes()) + " unexplained");
   }
+  if (session.recorded_bytes() > 0) {
+    notes.push_back(RenderBytes(session.recorded_bytes()) + " on record, not attached since");
+  }
   if (session.under_released()) notes.push_back("under-released");
   if (session.overdue_targets() > 0) {
     notes.push_back(absl::StrCat(session.overdue_targets(), " overdue"));
@@ -151,6 +154,12 @@ std::string RenderBytes(int64_t bytes) {
 std::string RenderPicture(const v1::Picture& picture) {
   std::string out;
   if (picture.draining()) out += "draining: no use is admitted\n\n";
+  if (picture.has_recovery_left()) {
+    absl::StrAppend(&out, "recovering from a restart: nothing grows until all workers on record ",
+                    "have attached again, at most ",
+                    picture.recovery_left().seconds() + (picture.recovery_left().nanos() > 0),
+                    " s more\n\n");
+  }
   for (const v1::DevicePicture& device : picture.devices()) {
     absl::StrAppend(&out, device.uuid(), "  ", RenderBytes(device.capacity_bytes()), "\n",
                     RenderLedger(device), "\n", RenderComponents(device));

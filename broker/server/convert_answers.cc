@@ -68,6 +68,7 @@ void Write(const core::SessionPicture& session, v1::SessionPicture* out) {
   out->set_pid(session.pid);
   out->set_state(static_cast<v1::SessionState>(session.phase));
   out->set_pool_bytes(session.pool.count());
+  out->set_recorded_bytes(session.recorded.count());
   out->set_unexplained_bytes(session.unexplained.count());
   out->set_under_released(session.under_released);
   out->set_overdue_targets(session.overdue_targets);
@@ -150,6 +151,9 @@ void Write(const core::Picture& picture, v1::Picture* out) {
   for (const core::SessionPicture& one : picture.sessions) Write(one, out->add_sessions());
   for (const core::WaitingPicture& one : picture.waiting) Write(one, out->add_waiting());
   out->set_draining(picture.draining);
+  if (picture.recovery_left > absl::ZeroDuration()) {
+    FromDuration(picture.recovery_left, out->mutable_recovery_left());
+  }
 }
 
 void Write(const core::Decision& decision, v1::Decision* out) {

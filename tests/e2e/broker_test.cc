@@ -89,11 +89,15 @@ TEST_F(BrokerTest, RestartedBrokerGrantsNothingOfAWorkerThatIsStopped) {
   holder.Freeze();
   broker().Kill();
   StartBroker();
-  // It cannot attach; what the card shows of it is external meanwhile.
+  // It cannot attach; it is charged from the record meanwhile, and none of it twice.
   ASSERT_TRUE(Eventually([&] {
-    return Session("other").state() == v1::SESSION_STATE_ATTACHED &&
-           Device().external_bytes() == 8 * kMiB;
+    return Session("other").state() == v1::SESSION_STATE_ATTACHED && Device().external_known();
   }));
+  EXPECT_EQ(Session("holder").state(), v1::SESSION_STATE_LOST);
+  EXPECT_EQ(Session("holder").recorded_bytes(), 8 * kMiB);
+  EXPECT_EQ(Device().draining_bytes(), 8 * kMiB);
+  EXPECT_EQ(Device().external_bytes(), 0);
+  EXPECT_TRUE(Picture().has_recovery_left());
   const std::unique_ptr<StageCall> call = other.Begin(Stage(15 * kMiB));
   ASSERT_TRUE(Eventually([&] { return Waits("other/other"); }));
   EXPECT_EQ(Component("other/other").use_id(), 0u);
@@ -103,6 +107,40 @@ TEST_F(BrokerTest, RestartedBrokerGrantsNothingOfAWorkerThatIsStopped) {
   EXPECT_TRUE(call->status().ok()) << call->status().error_message();
   EXPECT_LE(OnCard(holder.pid()), 5 * kMiB);
   EXPECT_EQ(Session("holder").state(), v1::SESSION_STATE_ATTACHED);
+  EXPECT_EQ(Session("holder").recorded_bytes(), 0);
+  EXPECT_FALSE(Picture().has_recovery_left());
+}
+
+TEST_F(BrokerTest, AWorkerThatDiedWhileTheBrokerWasAwayIsGoneOnceTheCardShowsIt) {
+  StartBroker();
+  StageWorker& holder = StartWorker("holder");
+  StageWorker& other = StartWorker("other", Small());
+  EXPECT_EQ(holder.Run(Stage()).kept_layers(), 8);
+  broker().Kill();
+  holder.Kill();
+  StartBroker();
+  // Nobody is missing any more, so that the window is not waited for.
+  EXPECT_TRUE(other.Run(Stage(15 * kMiB)).brokered());
+  EXPECT_EQ(Device().external_bytes(), 0);
+}
+
+TEST_F(BrokerTest, WhoeverNeverAttachesAgainStaysChargedPastTheWindow) {
+  StartBroker({"--recovery-window=200ms"});
+  StageWorker& holder = StartWorker("holder");
+  StageWorker& other = StartWorker("other", Small());
+  EXPECT_EQ(holder.Run(Stage()).kept_layers(), 8);
+  holder.Freeze();
+  broker().Kill();
+  StartBroker({"--recovery-window=200ms"});
+  ASSERT_TRUE(Eventually([&] { return !Picture().has_recovery_left(); }));
+  ASSERT_TRUE(Eventually([&] { return Session("other").state() == v1::SESSION_STATE_ATTACHED; }));
+  // What fits beside it begins.
+  EXPECT_TRUE(other.Run(Stage()).brokered());
+  EXPECT_EQ(Session("holder").recorded_bytes(), 8 * kMiB);
+  const std::unique_ptr<StageCall> call = other.Begin(Stage(15 * kMiB));
+  ASSERT_TRUE(Eventually([&] { return Waits("other/other"); }));
+  holder.Kill();
+  EXPECT_TRUE(call->status().ok()) << call->status().error_message();
 }
 
 TEST_F(BrokerTest, UseGoesOnAcrossARestartOfTheBroker) {

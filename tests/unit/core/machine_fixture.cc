@@ -8,7 +8,9 @@ Effects MachineFixture::Step(const Event& event) {
   Effects effects = machine_->Step(event, now_);
   machine_->CheckInvariants();
   for (const Effect& effect : effects) {
-    if (const auto* answer = std::get_if<Answer>(&effect)) {
+    if (const auto* record = std::get_if<RecordCharge>(&effect)) {
+      on_record_[record->owner.worker] = record->owner.charge;
+    } else if (const auto* answer = std::get_if<Answer>(&effect)) {
       if (!answers_.insert({answer->call, *answer}).second) answered_twice_.push_back(answer->call);
     } else if (const auto* directive = std::get_if<SendDirective>(&effect)) {
       const uint64_t connection = directive->connection.value();
@@ -24,6 +26,7 @@ Effects MachineFixture::Step(const Event& event) {
     }
   }
   EXPECT_TRUE(answered_twice_.empty()) << "a call was answered twice";
+  last_effects_ = effects;
   return effects;
 }
 

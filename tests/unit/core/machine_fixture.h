@@ -155,6 +155,8 @@ class MachineFixture : public testing::Test {
   Config config_;
   std::optional<Machine> machine_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
+  Effects last_effects_;
+  std::map<std::string, Bytes> on_record_;  // by worker
   std::map<CallId, Answer> answers_;
   std::vector<CallId> answered_twice_;
   std::map<uint64_t, Worker*> by_connection_;

@@ -1,0 +1,124 @@
+// What an earlier broker's record says, charged until its owners attach again or are gone.
+#include "tests/unit/core/machine_fixture.h"
+
+namespace vrambroker::core {
+namespace {
+
+class Recovery : public MachineFixture {
+ protected:
+  // Another machine on the same cards, which knows only what is on record. Nobody is attached.
+  void Restart(std::vector<Owner> owners, bool probe = false) {
+    DeviceSpec device;
+    device.uuid = "GPU-0";
+    device.capacity = Bytes(10 * kGiB);
+    device.link_rate = 10e9;
+    device.has_probe = probe;
+    machine_.emplace(config_, std::vector<DeviceSpec>{device}, std::move(owners));
+    Pass(absl::ZeroDuration());
+  }
+  static Owner OwnerOf(const Worker& w, int64_t charge, bool provable = true) {
+    return {w.name, {w.pid, 1}, w.attach_number, "GPU-0", Bytes(charge), provable};
+  }
+  bool Recovering() { return machine_->GetPicture(now_).recovery_left > absl::ZeroDuration(); }
+};
+
+TEST_F(Recovery, AChargeIsRecordedBeforeTheAnswerThatRaisesIt) {
+  Build(10 * kGiB);
+  Worker w = NewModel("w", 4);
+  Attach(&w);
+  const CallId call = Begin(w, "1", "m", kGiB);
+  EXPECT_EQ(on_record_["w"], Bytes(5 * kGiB));
+  EXPECT_TRUE(std::holds_alternative<RecordCharge>(last_effects_.front()));
+  Granted(call, &w, "m");
+  End(&w, "1", "m");
+  EXPECT_EQ(on_record_["w"], Bytes(4 * kGiB));
+}
+
+TEST_F(Recovery, NothingGrowsUntilAllOnRecordHaveAttachedAgain) {
+  Worker holder = NewModel("holder", 4), other = NewModel("other", 4);
+  Restart({OwnerOf(holder, 5 * kGiB)});
+  EXPECT_EQ(ledger().draining, Bytes(5 * kGiB));
+  Attach(&other);
+  const CallId call = Begin(other, "1", "m");
+  EXPECT_FALSE(Granted(call, &other, "m").has_value());
+  EXPECT_THAT(machine_->GetPicture(now_).waiting[0].blocked_by,
+              testing::HasSubstr("1 workers on record (holder, 5.00 GiB)"));
+  holder.held["m"] = 4;
+  Attach(&holder);
+  EXPECT_FALSE(Recovering());
+  EXPECT_TRUE(Granted(call, &other, "m").has_value());
+  EXPECT_EQ(ledger().draining, Bytes());
+  EXPECT_EQ(ledger().retained, Bytes(4 * kGiB));
+}
+
+TEST_F(Recovery, WhatFitsBesideTheMissingBeginsAfterTheWindow) {
+  Worker holder = NewModel("holder", 4), other = NewModel("other", 8);
+  Restart({OwnerOf(holder, 5 * kGiB)});
+  Attach(&other);
+  const CallId call = Begin(other, "1", "m");
+  EXPECT_FALSE(Granted(call, &other, "m").has_value());
+  Pass(config_.recovery_window);
+  const std::optional<BeginAnswer> granted = Granted(call, &other, "m");
+  ASSERT_TRUE(granted.has_value());
+  EXPECT_EQ(granted->resident, 5) << "the rest is charged to who is missing";
+  EXPECT_EQ(ledger().draining, Bytes(5 * kGiB));
+}
+
+TEST_F(Recovery, TheDeadOnRecordAreDroppedOnceTheyAreSettled) {
+  Worker holder = NewModel("holder", 4), other = NewModel("other", 8);
+  Restart({OwnerOf(holder, 5 * kGiB)});
+  Attach(&other);
+  const CallId call = Begin(other, "1", "m", 0, AtLeast(8));
+  Die(holder);
+  EXPECT_FALSE(Recovering()) << "nobody is missing";
+  EXPECT_FALSE(Granted(call, &other, "m").has_value());
+  Pass(config_.settling_time);
+  EXPECT_EQ(on_record_["holder"], Bytes());
+  EXPECT_EQ(on_record_["other"], Bytes(8 * kGiB));
+  EXPECT_TRUE(Granted(call, &other, "m").has_value());
+}
+
+TEST_F(Recovery, WhoseDeathNobodyCanTellIsTakenForGoneAfterTheWindow) {
+  Worker holder = NewModel("holder", 4);
+  Restart({OwnerOf(holder, 5 * kGiB, /*provable=*/false)});
+  Pass(config_.recovery_window - absl::Milliseconds(1));
+  EXPECT_EQ(ledger().draining, Bytes(5 * kGiB));
+  Pass(absl::Milliseconds(1));
+  EXPECT_EQ(ledger().draining, Bytes(5 * kGiB));
+  Pass(config_.settling_time);
+  EXPECT_EQ(ledger().draining, Bytes());
+}
+
+TEST_F(Recovery, ARunningUseGoesOnAndIsChargedAsItSays) {
+  Worker holder = NewModel("holder", 4);
+  Restart({OwnerOf(holder, 6 * kGiB)});
+  holder.held["m"] = 4;
+  holder.running.push_back({"1", "m", 4, Bytes(), Bytes(kGiB), Generation(3)});
+  Attach(&holder);
+  EXPECT_EQ(holder.welcome->resumed_uses.size(), 1u);
+  EXPECT_EQ(ledger().in_use, Bytes(5 * kGiB));
+  EXPECT_EQ(ledger().draining, Bytes());
+}
+
+TEST_F(Recovery, AnAttachOlderThanTheOneOnRecordIsRefused) {
+  Worker holder = NewModel("holder", 4);
+  holder.attach_number = 7;
+  Restart({OwnerOf(holder, 5 * kGiB)});
+  holder.attach_number = 6;  // the next is 7
+  Step(AttachOf(&holder));
+  EXPECT_EQ(ledger().draining, Bytes(5 * kGiB));
+  Attach(&holder);
+  EXPECT_EQ(ledger().draining, Bytes());
+}
+
+TEST_F(Recovery, RecordsOfOtherDevicesAndOfNothingAreNoRecovery) {
+  Worker holder = NewModel("holder", 4);
+  Owner elsewhere = OwnerOf(holder, kGiB);
+  elsewhere.device = "GPU-7";
+  Restart({elsewhere, OwnerOf(holder, 0)});
+  EXPECT_FALSE(Recovering());
+  EXPECT_TRUE(machine_->GetPicture(now_).sessions.empty());
+}
+
+}  // namespace
+}  // namespace vrambroker::core
