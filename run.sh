@@ -29,7 +29,8 @@ Usage: ./run.sh COMMAND
                         cards (demo --help lists what else it takes)
   test                  builds, then runs every test (labels unit, model, e2e)
   test --full           the same; then the planner against an integer program (scipy from PyPI, into
-                        ~/.cache/vram-broker), style, format, shell and clang-tidy checks, address,
+                        ~/.cache/vram-broker), bugs that are planted one by one for
+                        the tests to find, style, format, shell and clang-tidy checks, address,
                         undefined behaviour and thread sanitizers over the unit and model tests, a
                         build by clang, and one without the CUDA toolkit
   test --full-only      only what --full adds
@@ -264,6 +265,8 @@ test_full_only() {
   if check "planner against an integer program" compare_with_optimum; then
     sed 's/^/    /' "$LOGS/planner-against-an-integer-program.log"
   fi
+  check "planted bugs" python3 tests/planted/run.py --jobs "$JOBS" || true
+  sed 's/^/    /' "$LOGS/planted-bugs.log"
   lint
   sanitize asan
   sanitize tsan
