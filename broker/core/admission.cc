@@ -72,7 +72,7 @@ void Machine::Impl::RefuseInfeasible(const Device& device) {
                      ToString(FewestBytes(c, w.spec)), " (", ToString(w.spec.activation),
                      " of it activation) and at most ", ToString(ceiling), " can be had (",
                      Holders(device), "). Shrink the use, or take another device.");
-    Log(DecisionKind::kRefusal, Reason::kCannotFit, c, 0, text);
+    Log(DecisionKind::kRefusal, Reason::kCannotFit, c, 0, Bytes(), text);
     Withdraw(order, absl::ResourceExhaustedError(text));
   }
 }
@@ -330,6 +330,9 @@ void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
   use.order = w->order;
   const int held = c.held;
   use.held_at_begin = held;
+  const Bytes there = c.spec.layers.Of(std::min(held, layers));
+  const double saved = c.permanent() ? 0 : Sigma(c, DeviceOf(session)) * there.as_double();
+  c.revoked_at.reset();
   PushTarget(layers, &c);
   use.generation = c.generation;
   c.use = use;
@@ -339,11 +342,12 @@ void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
   NoteHeld(layers, &c);
   VRAM_CHECK(DeriveLedger(state, DeviceOf(session)).Overcommitted() == Bytes());
 
-  c.decision = Log(DecisionKind::kGrant, reason, c, layers,
+  c.decision = Log(DecisionKind::kGrant, reason, c, layers, c.spec.layers.Of(layers),
                    absl::StrCat("granted ", layers, " of ", c.count(), " layers (",
                                 ToString(c.spec.layers.Of(layers)), "), ", held, " held, ",
                                 ToString(use.window), " window, ", ToString(use.activation),
                                 " activation, after ", absl::FormatDuration(now - w->arrived)));
+  CountUp(Count::What::kUseBegan, c, there, now - w->arrived, absl::Seconds(saved));
   BeginAnswer answer{use.id, layers,     use.generation, c.decision,
                      reason, use.window, use.activation, now - w->arrived};
   RequestRecord& record = session.requests[w->request_id];

@@ -45,6 +45,13 @@ struct Decision {
   int component_layers = 0;
   std::string text;
   bool planned = false;  // it rests on a plan
+  // UUID of the component's device.
+  std::string device;
+  // Of layers. Grant, retention: of those granted, kept. Revocation: of those on the device that
+  // are asked back. Load ahead: of those to be loaded that were not before. Refusal: 0.
+  Bytes bytes;
+  // Retention: of the layers that are held and do not stay.
+  Bytes given_up;
 };
 
 struct Target {
@@ -152,8 +159,26 @@ struct LogDecision {
   Decision decision;
 };
 
+// What came of decisions, once each: for the metrics.
+struct Count {
+  enum class What {
+    kUseBegan,     // bytes: of its resident layers that were held; time: waited; saved: see below
+    kUseEnded,     // bytes: copied during it; time: compute waited for copies; both as reported
+    kReleased,     // a revocation is fulfilled. bytes: released since it; time: since it
+    kOverdue,      // a deadline has passed. bytes: still held above the target
+    kLoadedAhead,  // a report shows more. bytes: more
+    kShownFree,    // a driver shows no more of a worker than it has. time: for which it did
+  };
+  What what = What::kUseBegan;
+  std::string device;
+  Bytes bytes;
+  absl::Duration time;
+  // Of a use that began: the stall that the copies of `bytes` would have been, had nothing stayed.
+  absl::Duration saved;
+};
+
 using Effect = std::variant<RecordCharge, SendDirective, CloseStream, Answer, WakeAt, WantReading,
-                            LogDecision>;
+                            LogDecision, Count>;
 using Effects = std::vector<Effect>;
 
 }  // namespace vrambroker::core

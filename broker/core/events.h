@@ -19,6 +19,7 @@ namespace vrambroker::core {
 struct AttachEvent {
   ConnectionId connection;
   std::string worker;
+  Place place;
   Process process;
   uint64_t attach_number = 0;
   int version = 1;

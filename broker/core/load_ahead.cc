@@ -112,6 +112,8 @@ void Machine::Impl::SetAhead(Component* c, int ahead, double next, double pace) 
   if (ahead == c->target() && !repaced) return;
   if (ahead > c->target() && Falling(*c)) return;
   const bool withdrawn = ahead < c->target();
+  const Bytes more =
+      MinusOrZero(c->spec.layers.Of(ahead), c->spec.layers.Of(std::max(c->held, c->target())));
   PushTarget(ahead, c);
   c->reason = Reason::kLoadAhead;
   c->target_sent = c->last_reminder = now;
@@ -122,7 +124,7 @@ void Machine::Impl::SetAhead(Component* c, int ahead, double next, double pace) 
                      "next use expected in ",
                      absl::FormatDuration(absl::Milliseconds(static_cast<int64_t>(next * 1000))));
   c->decision =
-      Log(DecisionKind::kLoadAhead, c->reason, *c, ahead,
+      Log(DecisionKind::kLoadAhead, c->reason, *c, ahead, more,
           withdrawn
               ? absl::StrCat("load no further than ", ahead, " of ", c->count(), " layers, ",
                              c->held, " held: the link or the room is wanted; ", when)

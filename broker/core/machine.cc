@@ -85,6 +85,10 @@ void Machine::Impl::TrackFloors() {
     session.raised_in_reading |= charge > session.next_floor;
     const Bytes excess = ShownBeyondFloor(state.devices.at(session.device), session);
     if (excess <= session.learned) {
+      if (session.residual_since != absl::InfiniteFuture()) {
+        effects.push_back(Count{Count::What::kShownFree, session.device, Bytes(),
+                                now - session.residual_since, absl::ZeroDuration()});
+      }
       session.residual_since = absl::InfiniteFuture();
     } else {
       session.residual_since = std::min(session.residual_since, now);
@@ -132,8 +136,13 @@ std::string Machine::Impl::ComponentName(const Component& c) const {
   return absl::StrCat(state.sessions.at(c.session).worker, "/", c.spec.name);
 }
 
+void Machine::Impl::CountUp(Count::What what, const Component& c, Bytes bytes, absl::Duration time,
+                            absl::Duration saved) {
+  effects.push_back(Count{what, state.sessions.at(c.session).device, bytes, time, saved});
+}
+
 DecisionId Machine::Impl::Log(DecisionKind kind, Reason reason, const Component& c, int layers,
-                              std::string text) {
+                              Bytes bytes, std::string text) {
   Decision d;
   d.id = DecisionId(++last_decision);
   d.time = now;
@@ -145,6 +154,11 @@ DecisionId Machine::Impl::Log(DecisionKind kind, Reason reason, const Component&
   d.component_layers = c.count();
   d.text = std::move(text);
   d.planned = NoteBasis(d.id, c.id);
+  d.device = state.sessions.at(c.session).device;
+  d.bytes = bytes;
+  if (kind == DecisionKind::kRetention) {
+    d.given_up = c.spec.layers.Of(c.held) - c.spec.layers.Of(layers);
+  }
   state.decisions.push_back(d);
   while (static_cast<int>(state.decisions.size()) > config.max_decisions) {
     state.decisions.pop_front();

@@ -28,8 +28,12 @@ struct Machine::Impl {
   void TrackFloors();
   void AskToWake();
   void Fail(CallId call, absl::Status status);
-  DecisionId Log(DecisionKind kind, Reason reason, const Component& c, int layers,
+  // `bytes`: as Decision::bytes.
+  DecisionId Log(DecisionKind kind, Reason reason, const Component& c, int layers, Bytes bytes,
                  std::string text);
+  void CountUp(Count::What what, const Component& c, Bytes bytes,
+               absl::Duration time = absl::ZeroDuration(),
+               absl::Duration saved = absl::ZeroDuration());
   std::string ComponentName(const Component& c) const;
   Device& DeviceOf(const Session& session) { return state.devices.at(session.device); }
   Session& SessionOf(const Component& c) { return state.sessions.at(c.session); }
@@ -51,6 +55,7 @@ struct Machine::Impl {
   // The target of a component whose worker dropped layers by itself follows what is held.
   void FollowDrop(Component* c, Session* session);
   void AdmitByFact(Component* c);
+  void CountReported(const Residency& r, const Component& c);
   void Book(const Snapshot& snapshot, Session* session);
 
   // recovery.cc

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include "broker/core/machine_impl.h"
 
@@ -12,7 +13,7 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
   if (state.recovering) {
     picture.recovery_left = std::min(config.recovery_window, state.recovery_ends - at);
   }
-  std::map<SessionId, int> overdue;
+  std::map<SessionId, std::pair<int, Bytes>> overdue;
   for (const auto& [uuid, device] : state.devices) {
     DevicePicture d;
     d.uuid = uuid;
@@ -27,6 +28,7 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
       p.generation = c.generation;
       p.completed = c.completed;
       p.held_bytes = c.spec.layers.Of(c.held);
+      p.target_bytes = c.spec.layers.Of(c.target());
       p.charge = ComponentCharge(c);
       p.use = c.use.has_value() ? c.use->id : UseId();
       p.granted = c.use.has_value() ? c.use->granted : 0;
@@ -40,7 +42,9 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
       p.regret = c.regret_bytes;
       if (!c.use.has_value() && c.held > c.target() &&
           at - c.target_sent > config.release_deadline) {
-        ++overdue[c.session];
+        auto& [targets, bytes] = overdue[c.session];
+        ++targets;
+        bytes += p.held_bytes - p.target_bytes;
       }
       d.components.push_back(std::move(p));
     }
@@ -50,11 +54,12 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
     SessionPicture p;
     p.id = id;
     p.worker = s.worker;
+    p.place = s.place;
     p.pid = s.process.pid;
     p.phase = s.phase;
     p.pool = s.pool;
     p.recorded = s.recorded;
-    p.overdue_targets = overdue[id];
+    std::tie(p.overdue_targets, p.overdue) = overdue[id];
     if (const auto d = state.devices.find(s.device); d != state.devices.end()) {
       p.unexplained = UnexplainedBytes(d->second, s);
       p.under_released = p.unexplained > s.learned + config.unexplained_tolerance &&

@@ -21,6 +21,7 @@ struct ComponentPicture {
   Generation generation;
   Generation completed;
   Bytes held_bytes;
+  Bytes target_bytes;
   Bytes charge;
   UseId use;
   int granted = 0;
@@ -49,6 +50,7 @@ struct DevicePicture {
 struct SessionPicture {
   SessionId id;
   std::string worker;
+  Place place;
   int32_t pid = 0;
   SessionPhase phase = SessionPhase::kAttached;
   Bytes pool;
@@ -57,6 +59,8 @@ struct SessionPicture {
   Bytes unexplained;
   bool under_released = false;
   int overdue_targets = 0;
+  // Held above these.
+  Bytes overdue;
 };
 
 struct WaitingPicture {

@@ -53,7 +53,7 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
       : c->ever_declared ? "run after run came for it"
                          : "nothing is known of its next use";
   c->decision = Log(
-      DecisionKind::kRetention, c->reason, *c, keep,
+      DecisionKind::kRetention, c->reason, *c, keep, c->spec.layers.Of(keep),
       absl::StrCat("kept ", keep, " of ", held, " held layers (", ToString(c->spec.layers.Of(keep)),
                    " of ", ToString(c->spec.layers.Of(held)), "): ", why, "; ",
                    ToString(DeriveLedger(state, device).Free()), " free beside it"));
@@ -64,11 +64,17 @@ void Machine::Impl::Revoke(Component* c, int layers, Reason reason, bool trim,
                            const std::string& why) {
   planned.reset();
   const int before = c->target();
+  const Bytes asked =
+      MinusOrZero(c->spec.layers.Of(std::min(before, c->held)), c->spec.layers.Of(layers));
+  if (asked > Bytes() && !c->revoked_at.has_value()) {
+    c->revoked_at = now;
+    c->revoked_from = c->held;
+  }
   PushTarget(layers, c);
   c->reason = reason;
   c->pace = 0;
   c->target_sent = c->last_reminder = now;
-  c->decision = Log(DecisionKind::kRevocation, reason, *c, layers,
+  c->decision = Log(DecisionKind::kRevocation, reason, *c, layers, asked,
                     absl::StrCat("asked back ", std::max(0, before - layers), " layers, ", layers,
                                  " of ", c->held, " held may stay: ", why));
   Session& session = SessionOf(*c);
@@ -190,6 +196,9 @@ void Machine::Impl::Remind(Device* device) {
     if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
     if (c.use.has_value() || c.held <= c.target()) continue;
     if (now - c.last_reminder < config.release_deadline) continue;
+    if (c.last_reminder == c.target_sent) {
+      CountUp(Count::What::kOverdue, c, c.spec.layers.Of(c.held) - c.spec.layers.Of(c.target()));
+    }
     c.last_reminder = now;
     SendDirective& d = directives[s.connection];
     d.connection = s.connection;

@@ -31,6 +31,7 @@ void Machine::Impl::On(const AttachEvent& e) {
   Session session;
   session.id = SessionId(++last_session);
   session.worker = e.worker;
+  session.place = e.place;
   session.process = e.process;
   session.attach_number = e.attach_number;
   session.connection = e.connection;
@@ -347,6 +348,20 @@ void Machine::Impl::AdmitByFact(Component* c) {
 }
 
 // Requires a checked snapshot. An older one than what is booked says nothing.
+// Requires that it is not booked yet.
+void Machine::Impl::CountReported(const Residency& r, const Component& c) {
+  if (c.use.has_value()) return;
+  const LayerTable& layers = c.spec.layers;
+  if (r.held > c.held && c.reason == Reason::kLoadAhead) {
+    CountUp(Count::What::kLoadedAhead, c, layers.Of(r.held) - layers.Of(c.held));
+  }
+  if (c.revoked_at.has_value() && r.held <= c.target()) {
+    CountUp(Count::What::kReleased, c,
+            MinusOrZero(layers.Of(std::min(c.revoked_from, c.count())), layers.Of(r.held)),
+            now - *c.revoked_at);
+  }
+}
+
 void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   if (snapshot.sequence <= session->sequence) return;
   session->sequence = snapshot.sequence;
@@ -358,7 +373,9 @@ void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   for (const Residency& r : snapshot.components) {
     Component* c = FindComponent(*session, r.component);
     if (c == nullptr) continue;
+    CountReported(r, *c);
     c->held = r.held;
+    if (c->held <= c->target()) c->revoked_at.reset();
     c->fixed_placed = r.fixed_placed;
     AdmitByFact(c);
     c->generation = std::max(c->generation, r.completed);

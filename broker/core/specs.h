@@ -52,6 +52,13 @@ struct Owner {
   bool provable = false;
 };
 
+// Where a worker runs, in its own words. Empty: not said.
+struct Place {
+  std::string pod;
+  std::string pod_namespace;
+  std::string container;
+};
+
 struct Residency {
   std::string component;
   int held = 0;

@@ -79,6 +79,9 @@ struct Component {
   absl::Time target_sent = absl::InfinitePast();
   absl::Time last_reminder = absl::InfinitePast();
   double pace = 0;
+  // When layers were asked back that are still held, and what it held then. Unset: none are.
+  std::optional<absl::Time> revoked_at;
+  int revoked_from = 0;
   // What its uses have shown. Lives as long as the spec does.
   Estimates estimates;
   Regret regret;
@@ -126,6 +129,7 @@ struct RequestRecord {
 struct Session {
   SessionId id;
   std::string worker;
+  Place place;
   Process process;
   uint64_t attach_number = 0;
   SessionPhase phase = SessionPhase::kAttached;

@@ -147,6 +147,8 @@ void Machine::Impl::On(const EndUseEvent& e) {
     Finished(ended->use->request_id, session);
     session->trim_sent = absl::InfinitePast();
     session->trimmed_in_vain = false;
+    CountUp(Count::What::kUseEnded, *ended, e.measured.bytes_loaded,
+            absl::Seconds(e.measured.stall_seconds));
     NoteStall(*ended, e.measured);
     Learn(e.measured, ended);
     answer.target = DecideAtEnd(ended, &answer.expected_next_use);

@@ -212,6 +212,7 @@ absl::StatusOr<core::AttachEvent> ReadAttach(const v1::AttachRequest& request) {
   ReadRunningUses(request, &event, &checks);
   if (!checks.ok()) return checks.status();
   event.worker = request.worker();
+  event.place = {request.pod(), request.namespace_(), request.container()};
   event.process = {request.pid(), request.start_time_ticks()};
   event.attach_number = request.attach_number();
   event.version = kProtocolVersion;

@@ -149,7 +149,10 @@ void Engine::Handle(Item item) {
 void Engine::Step(const core::Event& event, absl::Time now) {
   core::Effects effects = machine_.Step(event, now);
   if (hooks_.on_step != nullptr) hooks_.on_step(event, clock_.Now() - now);
-  for (core::Effect& effect : effects) CarryOut(effect, now);
+  for (core::Effect& effect : effects) {
+    if (hooks_.on_effect != nullptr) hooks_.on_effect(effect);
+    CarryOut(effect, now);
+  }
 }
 
 bool Engine::Before(const core::Event& event, absl::Time now) {

@@ -37,6 +37,8 @@ struct EngineHooks {
   std::function<void()> draining;
   // Optional: called with each event and the time that its Step took.
   std::function<void(const core::Event&, absl::Duration)> on_step;
+  // Optional: called with each effect before it is carried out.
+  std::function<void(const core::Effect&)> on_effect;
 };
 
 // Thread-safe. Answers every call that it is given exactly once, at the latest in Stop().
@@ -74,6 +76,8 @@ class Engine : public CallListener, public StreamListener {
   // Of the outside: readings, ticks. Bounded by what makes them.
   void Post(core::Event event) { mailbox_.Post(std::move(event)); }
   void Inspect(Inspection look) { mailbox_.Post(std::move(look)); }
+  // Calls and other events that wait for a decision.
+  size_t waiting() const { return mailbox_.waiting(); }
 
   // Answers all waiting calls and ends all streams with UNAVAILABLE; whatever comes later gets the
   // same.
@@ -104,6 +108,7 @@ class Engine : public CallListener, public StreamListener {
   void CarryOut(const core::WantReading& want, absl::Time) {
     hooks_.want_reading(want.device_uuid);
   }
+  void CarryOut(const core::Count&, absl::Time) {}  // on_effect has it
   void CarryOut(const core::LogDecision& decision, absl::Time) { log_->Write(decision.decision); }
   void Welcome(AttachStream* stream, const core::Welcome& welcome, absl::Time now);
   void WatchProcess(const AttachStream& stream, absl::Time now);

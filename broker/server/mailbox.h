@@ -42,6 +42,11 @@ class Mailbox {
   }
 
   size_t bound() const { return bound_; }
+  // Items that wait; one more may be at hand.
+  size_t waiting() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_.size();
+  }
 
  private:
   Posted Put(Item item, size_t bound) {
@@ -70,7 +75,7 @@ class Mailbox {
 
   const size_t bound_;
   const Handler handler_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable idle_;
   bool busy_ = false;
   bool closed_ = false;

@@ -6,10 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "broker/observe/driver_probe.h"
+#include "broker/observe/metrics.h"
 #include "broker/server/size.h"
 
 namespace vrambroker::server {
 namespace {
+
+constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
 
 constexpr char kUsage[] =
     "vram-brokerd: decides what stays on a GPU between the stages of pipelines.\n"
@@ -147,6 +150,12 @@ void AddTlsFlags(Options* options, FlagSet* flags) {
        [options](const std::string& text) { return SetBool(text, &options->plain_loopback); }});
 }
 
+absl::Status SetMetricsAddress(const std::string& text, Options* options) {
+  options->metrics_address = text;
+  options->metrics_if_possible = false;
+  return text.empty() ? absl::OkStatus() : observe::CheckMetricsAddress(text);
+}
+
 void AddPlaceFlags(Options* options, FlagSet* flags) {
   flags->Add(
       {"listen", "unix:PATH|HOST:PORT",
@@ -197,6 +206,11 @@ void AddPlaceFlags(Options* options, FlagSet* flags) {
                 options->lock_dir = text;
                 return absl::OkStatus();
               }});
+  flags->Add({"metrics-address", "HOST:PORT",
+              "Where Prometheus scrapes /metrics, over plain HTTP: names of workers, pods and "
+              "pipelines, and figures, for whoever reaches it. Empty: nowhere; port 0: any that is "
+              "free, as the log says. Default: 127.0.0.1:9464, and none where that is taken.",
+              [options](const std::string& text) { return SetMetricsAddress(text, options); }});
   flags->Add(
       {"log-format", "text|json", "Lines on stderr, one for an event. Default: text.",
        [options](const std::string& text) { return SetLogFormat(text, &options->log_format); }});
@@ -291,6 +305,8 @@ absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
                                            const GetEnv& get_env,
                                            const std::vector<std::string>& variables) {
   ParsedOptions parsed;
+  parsed.options.metrics_address = kDefaultMetricsAddress;
+  parsed.options.metrics_if_possible = true;
   FlagSet flags("VRAM_BROKERD_");
   AddPlaceFlags(&parsed.options, &flags);
   AddDecisionFlags(&parsed.options, &flags);

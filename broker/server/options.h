@@ -54,6 +54,10 @@ struct Options {
   absl::Duration reading_interval = absl::Seconds(1);
   std::string lock_dir;
   LogFormat log_format = LogFormat::kText;
+  // HOST:PORT of the metrics. Empty: they are not served.
+  std::string metrics_address;
+  // The broker starts without metrics where that address cannot be had: nobody has asked for it.
+  bool metrics_if_possible = false;
   // Times of the decisions; its epoch is set at the start.
   core::Config core = LoadingAhead();
 

@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "broker/observe/metrics.h"
+#include "broker/observe/tally.h"
 #include "broker/server/admin_service.h"
 #include "broker/server/broker_service.h"
 #include "broker/server/callers.h"
@@ -64,6 +66,7 @@ struct Server::Parts {
   EngineHooks MakeHooks();
   absl::Status StartServing();
   absl::Status StartReadings();
+  absl::Status StartMetrics();
   void LogStart();
   void Stop();
 
@@ -83,6 +86,8 @@ struct Server::Parts {
   size_t tls_alarm = 0;
   std::unique_ptr<Readings> readings;
   std::unique_ptr<PictureFeed> feed;
+  // Used in the order of decisions.
+  observe::Tally tally;
   std::unique_ptr<Engine> engine;
   // Its callbacks post to the engine.
   std::unique_ptr<observe::ProcessWatch> watch;
@@ -90,6 +95,8 @@ struct Server::Parts {
   std::unique_ptr<AdminService> admin_service;
   std::unique_ptr<grpc::Server> server;
   std::vector<std::string> addresses;
+  // Its scrapes ask the engine.
+  std::unique_ptr<observe::MetricsEndpoint> metrics;
   bool stopped = false;
 };
 
@@ -126,7 +133,11 @@ EngineHooks Server::Parts::MakeHooks() {
     log.Write(LogLine{clock.Now(), "draining", {}});
     if (auto* health = server->GetHealthCheckService()) health->SetServingStatus(false);
   };
-  hooks.on_step = extras.on_step;
+  hooks.on_step = [this](const core::Event& event, absl::Duration took) {
+    tally.Note(event, took);
+    if (extras.on_step != nullptr) extras.on_step(event, took);
+  };
+  hooks.on_effect = [this](const core::Effect& effect) { tally.Note(effect); };
   return hooks;
 }
 
@@ -221,6 +232,25 @@ absl::Status Server::Parts::StartReadings() {
   return readings->Start(std::move(sources), options.reading_interval);
 }
 
+absl::Status Server::Parts::StartMetrics() {
+  if (options.metrics_address.empty()) return absl::OkStatus();
+  auto collected = std::make_shared<observe::Metrics>([this](observe::Metrics::Take take) {
+    const size_t waiting = engine->waiting();
+    engine->Inspect([=, this](const core::Machine& machine, absl::Time now) {
+      take({machine.GetPicture(now), tally, waiting});
+    });
+  });
+  auto opened = observe::MetricsEndpoint::Open(options.metrics_address, std::move(collected));
+  if (opened.ok()) {
+    metrics = *std::move(opened);
+  } else if (options.metrics_if_possible) {
+    log.Write(LogLine{clock.Now(), "no_metrics", {{"error", opened.status().ToString()}}});
+  } else {
+    return opened.status();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Server::Parts::Open() {
   if (absl::Status status = CheckTransports(options); !status.ok()) return status;
   RaiseDescriptorLimit();
@@ -232,6 +262,7 @@ absl::Status Server::Parts::Open() {
   if (absl::Status status = StartServing(); !status.ok()) return status;
   alarms.Start();
   if (absl::Status status = StartReadings(); !status.ok()) return status;
+  if (absl::Status status = StartMetrics(); !status.ok()) return status;
   LogStart();
   return absl::OkStatus();
 }
@@ -243,6 +274,7 @@ void Server::Parts::LogStart() {
         "device", absl::StrCat(device.spec.uuid, " ", core::ToString(device.spec.capacity),
                                ", reserve ", core::ToString(device.spec.reserve)));
   }
+  if (metrics != nullptr) line.fields.emplace_back("metrics", metrics->address());
   log.Write(std::move(line));
 }
 
@@ -252,6 +284,7 @@ void Server::Parts::Stop() {
     log.Write(LogLine{clock.Now(), "stopping", {}});
     if (auto* health = server->GetHealthCheckService()) health->SetServingStatus(false);
   }
+  metrics.reset();
   for (const auto& listener : listeners) listener->Stop();
   if (readings != nullptr) readings->Stop();
   alarms.Stop();
@@ -274,6 +307,10 @@ Server::~Server() { Stop(); }
 void Server::Stop() { parts_->Stop(); }
 
 const std::vector<std::string>& Server::addresses() const { return parts_->addresses; }
+
+std::string Server::metrics_address() const {
+  return parts_->metrics == nullptr ? "" : parts_->metrics->address();
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options,
                                                       const ServerExtras& extras) {

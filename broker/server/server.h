@@ -28,7 +28,7 @@ struct ServerExtras {
 class Server {
  public:
   // Takes all locks before it listens anywhere. Serves when it returns. Errors as OpenDevices and
-  // UnixListener::Open; FAILED_PRECONDITION for a TCP address that cannot be had.
+  // UnixListener::Open; FAILED_PRECONDITION for a TCP or metrics address that cannot be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options,
                                                        const ServerExtras& extras);
   // As Stop().
@@ -40,6 +40,8 @@ class Server {
 
   // As given; a TCP port of 0 as the one that was free.
   const std::vector<std::string>& addresses() const;
+  // Where metrics are served, HOST:PORT; empty: nowhere.
+  std::string metrics_address() const;
 
  private:
   struct Parts;

@@ -124,6 +124,10 @@ struct EffectText {
   std::string operator()(const core::LogDecision& e) const {
     return absl::StrCat("decided: ", e.decision.component, ": ", e.decision.text);
   }
+  std::string operator()(const core::Count& e) const {
+    return absl::StrCat("count ", static_cast<int>(e.what), " on ", e.device, ": ", e.bytes.count(),
+                        " bytes, ", absl::FormatDuration(e.time));
+  }
 };
 
 }  // namespace

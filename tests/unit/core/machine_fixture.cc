@@ -8,6 +8,8 @@ Effects MachineFixture::Step(const Event& event) {
   Effects effects = machine_->Step(event, now_);
   machine_->CheckInvariants();
   for (const Effect& effect : effects) {
+    if (const auto* count = std::get_if<Count>(&effect)) counts_.push_back(*count);
+    if (const auto* logged = std::get_if<LogDecision>(&effect)) logged_.push_back(logged->decision);
     if (const auto* record = std::get_if<RecordCharge>(&effect)) {
       on_record_[record->owner.worker] = record->owner.charge;
     } else if (const auto* answer = std::get_if<Answer>(&effect)) {

@@ -159,6 +159,9 @@ class MachineFixture : public testing::Test {
   std::map<std::string, Bytes> on_record_;  // by worker
   std::map<CallId, Answer> answers_;
   std::vector<CallId> answered_twice_;
+  // All so far, in order.
+  std::vector<Count> counts_;
+  std::vector<Decision> logged_;
   std::map<uint64_t, Worker*> by_connection_;
   std::map<std::pair<uint64_t, std::string>, Target> told_;
   std::map<uint64_t, int> trims_;  // by connection

@@ -1,0 +1,126 @@
+// The endpoint over real sockets.
+#include "broker/observe/metrics.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "broker/observe/unique_fd.h"
+
+namespace vrambroker::observe {
+namespace {
+
+using testing::HasSubstr;
+
+UniqueFd ConnectTo(const std::string& address) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  int port = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+
+std::string Get(const std::string& address, const std::string& path = "/metrics") {
+  const UniqueFd fd = ConnectTo(address);
+  const std::string request =
+      absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t n; (n = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) {
+    answer.append(buffer, static_cast<size_t>(n));
+  }
+  return answer;
+}
+
+Observation OneDevice() {
+  Observation seen;
+  core::DevicePicture device;
+  device.uuid = "GPU-1";
+  device.ledger.capacity = core::Bytes(1000);
+  seen.picture.devices.push_back(device);
+  return seen;
+}
+
+std::shared_ptr<Metrics> AtOnce() {
+  return std::make_shared<Metrics>([](const Metrics::Take& take) { take(OneDevice()); });
+}
+
+TEST(MetricsEndpoint, AScrapeGetsWhatIsSoAtThatMoment) {
+  int looks = 0;
+  auto metrics = std::make_shared<Metrics>([&](const Metrics::Take& take) {
+    Observation seen = OneDevice();
+    seen.mailbox_waiting = static_cast<size_t>(++looks);
+    take(std::move(seen));
+  });
+  auto endpoint = MetricsEndpoint::Open("127.0.0.1:0", metrics);
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const std::string first = Get((*endpoint)->address());
+  EXPECT_THAT(first, HasSubstr("200 OK"));
+  EXPECT_THAT(first, HasSubstr("\nvram_broker_device_bytes{UUID=\"GPU-1\",class=\"free\"} 1000\n"));
+  EXPECT_THAT(first, HasSubstr("\nvram_broker_mailbox_waiting 1\n"));
+  EXPECT_THAT(Get((*endpoint)->address()), HasSubstr("\nvram_broker_mailbox_waiting 2\n"));
+  EXPECT_THAT(Get((*endpoint)->address(), "/other"), HasSubstr("404"));
+}
+
+TEST(MetricsEndpoint, ALookMayComeFromAnotherThreadLater) {
+  std::thread later;
+  Metrics metrics(
+      [&](const Metrics::Take& take) { later = std::thread([take] { take(OneDevice()); }); });
+  EXPECT_FALSE(metrics.Collect().empty());
+  later.join();
+}
+
+TEST(MetricsEndpoint, WhereNoLookComesAScrapeEndsWithoutSamples) {
+  Metrics metrics([](const Metrics::Take&) {});
+  const absl::Time began = absl::Now();
+  EXPECT_TRUE(metrics.Collect().empty());
+  EXPECT_GE(absl::Now() - began, Metrics::kPatience);
+}
+
+TEST(MetricsEndpoint, APortThatIsTakenIsSaidWithWhatToDo) {
+  auto first = MetricsEndpoint::Open("127.0.0.1:0", AtOnce());
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto second = MetricsEndpoint::Open((*first)->address(), AtOnce());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr((*first)->address()));
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("another --metrics-address"));
+}
+
+TEST(MetricsEndpoint, AClientThatSaysNothingHoldsNobodyUpForLong) {
+  auto endpoint = MetricsEndpoint::Open("127.0.0.1:0", AtOnce());
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const UniqueFd silent = ConnectTo((*endpoint)->address());
+  EXPECT_THAT(Get((*endpoint)->address()), HasSubstr("vram_broker_build_info"));
+  const UniqueFd another = ConnectTo((*endpoint)->address());
+  const absl::Time began = absl::Now();
+  endpoint->reset();
+  EXPECT_LT(absl::Now() - began, absl::Seconds(1));
+}
+
+TEST(MetricsAddress, HostsAreAddressesAndPortsArePorts) {
+  for (const char* good : {"127.0.0.1:9464", "0.0.0.0:0", "localhost:65535", "[::1]:9464"}) {
+    EXPECT_TRUE(CheckMetricsAddress(good).ok()) << good;
+  }
+  for (const char* bad : {"", "9464", ":9464", "example.org:9464", "127.0.0.1:65536", "::1:9464",
+                          "127.0.0.1:9464s", "[127.0.0.1]:1", "127.0.0.1:1,[::]:2"}) {
+    const absl::Status status = CheckMetricsAddress(bad);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("'", bad, "'")));
+  }
+}
+
+}  // namespace
+}  // namespace vrambroker::observe
