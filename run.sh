@@ -7,6 +7,8 @@ readonly ROOT="$PWD"
 readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc++-dev protobuf-compiler
   protobuf-compiler-grpc libprotobuf-dev libabsl-dev prometheus-cpp-dev libgtest-dev libgmock-dev
   libbenchmark-dev nlohmann-json3-dev libssl-dev openssl)
+# Prometheus itself and promtool: the tests let a real one scrape the broker, and check its rules.
+readonly TEST_PACKAGES=(prometheus)
 readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev python3-venv)
 readonly TIDY_BUDGET_SECONDS=420  # past it no further file is started, and the rest is named
 
@@ -256,6 +258,7 @@ lint() {
 }
 
 test_fast() {
+  install_packages "${TEST_PACKAGES[@]}"
   if build_release; then run_tests release; else count 0 1; fi
 }
 

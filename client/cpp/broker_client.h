@@ -37,7 +37,8 @@ struct ClientOptions {
   // For TCP; a Unix socket has no use for them. Empty ones are taken from $VRAM_BROKER_TLS_CA,
   // $VRAM_BROKER_TLS_CERT and $VRAM_BROKER_TLS_KEY.
   TlsFiles tls = {};
-  // Name of this worker or driver: 1 to 128 of letters, digits, '.', '-', '_'.
+  // Name of this worker or driver: 1 to 128 of letters, digits, '.', '-', '_'. The broker's metrics
+  // also say where it runs: $POD_NAME, $POD_NAMESPACE and $CONTAINER_NAME, where they are set.
   std::string worker;
   // The components, which must outlive the client. None: a driver.
   std::vector<ManagedComponent*> components;

@@ -60,6 +60,15 @@ std::string DefaultAddress() {
   return given.empty() ? absl::StrCat("unix:", DefaultLockDir(), "/broker.sock") : given;
 }
 
+std::string PlaceFrom(const char* variable) {
+  constexpr size_t kMost = 128;
+  std::string place;
+  for (char c : Environment(variable)) {
+    if (c > ' ' && c <= '~' && place.size() < kMost) place += c;
+  }
+  return place;
+}
+
 absl::StatusOr<bool> BrokerLives(const std::string& lock_dir, const std::string& device_uuid) {
   const std::string path = LockFile(lock_dir, device_uuid);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

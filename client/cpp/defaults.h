@@ -17,6 +17,10 @@ std::string RunTimeDir(const std::string& system, const std::string& xdg_runtime
 // DIRECTORY/device-UUID.lock, is taken. False where there is no such file. Takes no lock itself.
 absl::StatusOr<bool> BrokerLives(const std::string& lock_dir, const std::string& device_uuid);
 
+// What an environment variable says of the place of this process, as far as a broker takes it: the
+// printable ASCII characters of it, 128 at most. Empty: it is not set.
+std::string PlaceFrom(const char* variable);
+
 // Field 22 of /proc/self/stat: when this process started, in clock ticks since boot. 0: not known.
 uint64_t OwnStartTimeTicks();
 

@@ -26,6 +26,9 @@ constexpr absl::Duration kFirstSessionPatience = absl::Seconds(10);
 SessionOptions ToSession(const ClientOptions& options) {
   SessionOptions s;
   s.worker = options.worker;
+  s.pod = PlaceFrom("POD_NAME");
+  s.pod_namespace = PlaceFrom("POD_NAMESPACE");
+  s.container = PlaceFrom("CONTAINER_NAME");
   s.pid = static_cast<int32_t>(getpid());
   s.start_time_ticks = OwnStartTimeTicks();
   for (const ManagedComponent* c : options.components) s.components.push_back(c->Describe());

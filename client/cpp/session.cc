@@ -46,6 +46,9 @@ v1::AttachRequest Session::ComposeAttach() {
   report_due_ = false;
   v1::AttachRequest request;
   request.set_worker(options_.worker);
+  request.set_pod(options_.pod);
+  request.set_namespace_(options_.pod_namespace);
+  request.set_container(options_.container);
   request.set_pid(options_.pid);
   request.set_start_time_ticks(options_.start_time_ticks);
   request.set_attach_number(attach_number_);

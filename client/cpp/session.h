@@ -221,6 +221,10 @@ struct Work {
 
 struct SessionOptions {
   std::string worker;
+  // Where it runs, at most 128 bytes each. Empty: not said.
+  std::string pod;
+  std::string pod_namespace;
+  std::string container;
   int32_t pid = 0;
   uint64_t start_time_ticks = 0;
   std::vector<v1::Component> components;

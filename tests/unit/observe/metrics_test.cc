@@ -1,48 +1,23 @@
 // The endpoint over real sockets.
 #include "broker/observe/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <thread>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "broker/observe/unique_fd.h"
+#include "tests/http_get.h"
 
 namespace vrambroker::observe {
 namespace {
 
 using testing::HasSubstr;
 
-UniqueFd ConnectTo(const std::string& address) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  int port = 0;
-  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(port));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-  return fd;
-}
-
 std::string Get(const std::string& address, const std::string& path = "/metrics") {
-  const UniqueFd fd = ConnectTo(address);
-  const std::string request =
-      absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n");
-  EXPECT_EQ(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL),
-            static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4096];
-  for (ssize_t n; (n = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) {
-    answer.append(buffer, static_cast<size_t>(n));
-  }
-  return answer;
+  return HttpGet(address, path);
 }
 
 Observation OneDevice() {
@@ -102,9 +77,9 @@ TEST(MetricsEndpoint, APortThatIsTakenIsSaidWithWhatToDo) {
 TEST(MetricsEndpoint, AClientThatSaysNothingHoldsNobodyUpForLong) {
   auto endpoint = MetricsEndpoint::Open("127.0.0.1:0", AtOnce());
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  const UniqueFd silent = ConnectTo((*endpoint)->address());
+  const UniqueFd silent(ConnectToLoopback((*endpoint)->address()));
   EXPECT_THAT(Get((*endpoint)->address()), HasSubstr("vram_broker_build_info"));
-  const UniqueFd another = ConnectTo((*endpoint)->address());
+  const UniqueFd another(ConnectToLoopback((*endpoint)->address()));
   const absl::Time began = absl::Now();
   endpoint->reset();
   EXPECT_LT(absl::Now() - began, absl::Seconds(1));

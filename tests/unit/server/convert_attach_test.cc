@@ -255,6 +255,7 @@ TEST(ReadAttach, TakesEachBoundItself) {
   const auto event = ReadAttach(request);
   ASSERT_TRUE(event.ok()) << event.status();
   EXPECT_EQ(event->components.size(), 64u);
+  EXPECT_EQ(event->place.pod.size(), 128u);
   EXPECT_EQ(event->components[0].layers.All(), core::Bytes(kMaxBytes));
 }
 

@@ -55,6 +55,19 @@ TEST_F(OptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.log_format, LogFormat::kText);
   EXPECT_TRUE(options.devices.empty());
   EXPECT_TRUE(options.emulated_devices.empty());
+  EXPECT_EQ(options.metrics_address, "127.0.0.1:9464");
+  EXPECT_TRUE(options.metrics_if_possible);
+}
+
+TEST_F(OptionsTest, MetricsAreServedWhereTheyAreAskedForOrNotAtAll) {
+  const Options chosen = Good({"--metrics-address=0.0.0.0:9000"});
+  EXPECT_EQ(chosen.metrics_address, "0.0.0.0:9000");
+  EXPECT_FALSE(chosen.metrics_if_possible) << "what was asked for has to be there";
+  EXPECT_EQ(Good({"--metrics-address="}).metrics_address, "");
+  env_["VRAM_BROKERD_METRICS_ADDRESS"] = "[::1]:9001";
+  EXPECT_EQ(Good({}).metrics_address, "[::1]:9001");
+  EXPECT_THAT(Refusal({"--metrics-address=9464"}),
+              HasSubstr("--metrics-address: '9464': HOST:PORT is allowed"));
 }
 
 TEST_F(OptionsTest, TheCommandLineGoesBeforeTheEnvironmentAndThatBeforeTheFile) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "broker/observe/process_watch.h"
+#include "tests/http_get.h"
 #include "tests/poll.h"
 #include "tests/unit/server/server_fixture.h"
 
@@ -284,6 +285,55 @@ TEST_F(ServerTest, OverTcpTheDeathOfTheProcessThatIsNamedCountsIfItIsOneOfThisMa
   EXPECT_EQ(ended.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_THAT(ended.error_message(), HasSubstr("the process has ended"));
   EXPECT_EQ(StateOf("stranger"), v1::SESSION_STATE_ATTACHED);
+}
+
+TEST_F(ServerTest, MetricsShowWhatWasDecidedAndThePicture) {
+  Options options = MakeOptions();
+  options.metrics_address = "127.0.0.1:0";
+  Start(options);
+  v1::AttachRequest request = MakeAttach("w", 8);
+  request.set_pod("pod-1");
+  Session session(Connect(), request);
+  v1::BeginUseResponse begun;
+  v1::EndUseResponse ended;
+  ASSERT_TRUE(session.BeginUse("b1", &begun, 10 * kMiB).ok());
+  EXPECT_EQ(session.BeginUse("b2", &begun, kCapacity).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const std::string text = BodyOf(HttpGet(server_->metrics_address(), "/metrics"));
+  auto samples = SamplesIn(text);
+  const std::string device = "UUID=\"" + GetPicture().devices(0).uuid() + "\"";
+  EXPECT_EQ(samples["vram_broker_device_bytes{" + device + ",class=\"in_use\"}"], 18 * kMiB);
+  EXPECT_EQ(
+      samples["vram_broker_decisions_total{" + device + ",kind=\"grant\",reason=\"fits_whole\"}"],
+      1);
+  EXPECT_EQ(
+      samples["vram_broker_decisions_total{" + device + ",kind=\"refusal\",reason=\"cannot_fit\"}"],
+      1);
+  EXPECT_EQ(samples["vram_broker_refused_calls_total{code=\"RESOURCE_EXHAUSTED\"}"], 1);
+  EXPECT_EQ(samples["vram_broker_wait_seconds_count{" + device + "}"], 1);
+  EXPECT_EQ(samples["vram_broker_decision_seconds_count{event=\"begin_use\"}"], 2);
+  EXPECT_THAT(text, HasSubstr("worker_info{worker=\"w\",pod=\"pod-1\",namespace=\"\""));
+  const absl::Time began = absl::Now();
+  server_->Stop();
+  EXPECT_LT(absl::Now() - began, absl::Seconds(2));
+}
+
+TEST_F(ServerTest, APortOfMetricsThatIsTakenStopsABrokerThatWasAskedForIt) {
+  Options options = MakeOptions();
+  options.metrics_address = "127.0.0.1:0";
+  Start(options);
+  Options second = options;
+  second.listen[0].path += ".second";
+  second.lock_dir += "/second";
+  second.emulated_devices[0].name += "-second";
+  second.metrics_address = server_->metrics_address();
+  const auto refused = Server::Start(second, {.log_descriptor = -1});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--metrics-address"));
+  second.metrics_if_possible = true;
+  const auto without = Server::Start(second, {.log_descriptor = -1});
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ((*without)->metrics_address(), "");
 }
 
 TEST_F(ServerTest, AnswersOverTcpToo) {
