@@ -1,5 +1,6 @@
 // Metrics of a real broker with real workers: against its own picture, by a real Prometheus,
 // against the table in the README.
+#include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
