@@ -78,6 +78,9 @@ void AddBroker(const Observation& seen, Families* out) {
       .Add({}, static_cast<double>(seen.picture.epoch.value()) * 1e-6);
   out->Gauge("draining", "1 while the broker drains and admits no use, else 0.")
       .Add({}, seen.picture.draining ? 1 : 0);
+  out->Gauge("recovery_left_seconds",
+             "For how long at most nothing grows yet after a restart. 0: no recovery.")
+      .Add({}, absl::ToDoubleSeconds(seen.picture.recovery_left));
   out->Gauge("mailbox_waiting", "Calls and other events that wait to be decided; 4096 at most.")
       .Add({}, static_cast<double>(seen.mailbox_waiting));
   FamilyBuilder& refused =
@@ -196,6 +199,7 @@ void AddComponents(const core::Picture& picture, Families* out) {
 
 struct WorkerSums {
   core::Place place;
+  double recorded = 0;
   double pool = 0;
   double unexplained = 0;
   double under_released = 0;
@@ -209,6 +213,7 @@ void AddSessions(const core::Picture& picture, Families* out) {
     ++states[static_cast<size_t>(s.phase) - 1];
     WorkerSums& sums = workers[s.worker];
     if (s.phase == core::SessionPhase::kAttached || sums.place.pod.empty()) sums.place = s.place;
+    sums.recorded += s.recorded.as_double();
     sums.pool += s.pool.as_double();
     sums.unexplained += s.unexplained.as_double();
     sums.under_released = std::max(sums.under_released, s.under_released ? 1.0 : 0.0);
@@ -230,6 +235,9 @@ void AddSessions(const core::Picture& picture, Families* out) {
   const auto add = [&](FamilyBuilder& family, double WorkerSums::*value) {
     for (const auto& [worker, sums] : workers) family.Add({{"worker", worker}}, sums.*value);
   };
+  add(out->Gauge("worker_recorded_bytes",
+                 "Bytes charged from the last broker's record until the worker attaches again."),
+      &WorkerSums::recorded);
   add(out->Gauge("worker_pool_bytes", "Bytes that a worker's allocator keeps unused."),
       &WorkerSums::pool);
   add(out->Gauge("worker_unexplained_bytes",

@@ -40,12 +40,14 @@ core::SessionPicture Session(uint64_t id, const std::string& worker, core::Sessi
   s.place = {"pod-1", "team", "main"};
   s.phase = phase;
   s.pool = Bytes(100);
+  s.recorded = Bytes(60);
   return s;
 }
 
 core::Picture MakePicture() {
   core::Picture picture;
   picture.epoch = core::Epoch(1'700'000'000'000'000);
+  picture.recovery_left = absl::Seconds(3);
   for (const char* uuid : {"GPU-1", "GPU-2"}) {
     core::DevicePicture device;
     device.uuid = uuid;
@@ -151,6 +153,8 @@ TEST(MetricFamilies, ClassesOfEveryDeviceAddUpToItsCapacity) {
 TEST(MetricFamilies, ThePictureIsShownAsItIs) {
   const auto samples = SamplesOf(ToFamilies({MakePicture(), Tally(), 7}));
   EXPECT_EQ(At(samples, "mailbox_waiting{}"), 7);
+  EXPECT_EQ(At(samples, "recovery_left_seconds{}"), 3);
+  EXPECT_EQ(At(samples, "worker_recorded_bytes{worker=w-GPU-2}"), 60);
   EXPECT_EQ(At(samples, "start_time_seconds{}"), 1.7e9);
   EXPECT_EQ(At(samples, "waiting_uses{UUID=GPU-1}"), 2);
   EXPECT_EQ(At(samples, "waiting_uses{UUID=GPU-2}"), 0);
