@@ -43,7 +43,8 @@ Usage: ./run.sh COMMAND
   --help                this text
 
 Missing Debian packages are installed first (as root, or through sudo); nothing is installed when all
-are there. "test" ends with a line "N passed, N failed"; its exit status is 0 only if nothing failed
+are there. "test" needs Debian's prometheus as well, which starts a service of its own where systemd
+runs (systemctl disable --now prometheus ends it: the tests start theirs). "test" ends with a line "N passed, N failed"; its exit status is 0 only if nothing failed
 and something ran. Logs of the steps: build/logs.
 
 One test alone:  ctest --test-dir build -R NAME --output-on-failure
