@@ -327,11 +327,13 @@ TEST_F(ServerTest, APortOfMetricsThatIsTakenStopsABrokerThatWasAskedForIt) {
   second.lock_dir += "/second";
   second.emulated_devices[0].name += "-second";
   second.metrics_address = server_->metrics_address();
-  const auto refused = Server::Start(second, {.log_descriptor = -1});
+  ServerExtras silent;
+  silent.log_descriptor = -1;
+  const auto refused = Server::Start(second, silent);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--metrics-address"));
   second.metrics_if_possible = true;
-  const auto without = Server::Start(second, {.log_descriptor = -1});
+  const auto without = Server::Start(second, silent);
   ASSERT_TRUE(without.ok()) << without.status();
   EXPECT_EQ((*without)->metrics_address(), "");
 }
