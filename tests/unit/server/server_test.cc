@@ -297,7 +297,7 @@ TEST_F(ServerTest, MetricsShowWhatWasDecidedAndThePicture) {
   v1::BeginUseResponse begun;
   v1::EndUseResponse ended;
   ASSERT_TRUE(session.BeginUse("b1", &begun, 10 * kMiB).ok());
-  EXPECT_EQ(session.BeginUse("b2", &begun, kCapacity).error_code(),
+  EXPECT_EQ(session.BeginUse("b2", &begun, kCapacity + 1).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   const std::string text = BodyOf(HttpGet(server_->metrics_address(), "/metrics"));
   auto samples = SamplesIn(text);
