@@ -347,7 +347,6 @@ void Machine::Impl::AdmitByFact(Component* c) {
   if (c->open.empty()) PushTarget(c->use.has_value() ? c->use->granted : c->held, c);
 }
 
-// Requires a checked snapshot. An older one than what is booked says nothing.
 // Requires that it is not booked yet.
 void Machine::Impl::CountReported(const Residency& r, const Component& c) {
   if (c.use.has_value()) return;
@@ -362,6 +361,7 @@ void Machine::Impl::CountReported(const Residency& r, const Component& c) {
   }
 }
 
+// Requires a checked snapshot. An older one than what is booked says nothing.
 void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   if (snapshot.sequence <= session->sequence) return;
   session->sequence = snapshot.sequence;
