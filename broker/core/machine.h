@@ -32,8 +32,8 @@ struct Config {
   absl::Duration orphan_after = absl::Seconds(60);
   // A driver's reading may lag behind by this; without any reading, proven death counts after it.
   absl::Duration settling_time = absl::Seconds(5);
-  // After a restart nothing grows until all that are on record have attached again or are gone, and
-  // at most for this long.
+  // From the start nothing grows until all that are on record have attached again or are gone, and
+  // each driver was read, and at most for this long. 0: nothing is waited for.
   absl::Duration recovery_window = absl::Seconds(10);
   // A run outlives its driver's session by this.
   absl::Duration run_grace = absl::Seconds(5);

@@ -167,7 +167,7 @@ bool Machine::Impl::MustComeToRest(const Device& device) const {
 }
 
 bool Machine::Impl::ReadingWanted(const Device& device) const {
-  bool wanted = false;
+  bool wanted = state.recovering && !DeriveLedger(state, device).external_known;
   for (const auto& [id, s] : state.sessions) {
     wanted |= s.device == device.spec.uuid && s.phase == SessionPhase::kGone;
   }

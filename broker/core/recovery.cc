@@ -9,7 +9,23 @@
 
 namespace vrambroker::core {
 
+namespace {
+
+bool IsMissing(const Session& s) { return s.phase == SessionPhase::kLost && s.recorded > Bytes(); }
+
+// Whether what others hold of it is not known yet, and may be soon.
+bool IsBlind(const State& state, const Device& device, const Config& config, absl::Time now) {
+  if (!device.spec.has_probe || now - device.readings_fail_since >= config.settling_time) {
+    return false;
+  }
+  return !DeriveLedger(state, device).external_known;
+}
+
+}  // namespace
+
+// A broker that begins knows neither who holds what on record nor what others hold.
 void Machine::Impl::Adopt(std::vector<Owner> recorded) {
+  for (const auto& [uuid, device] : state.devices) state.recovering |= device.spec.has_probe;
   for (Owner& owner : recorded) {
     if (!state.devices.contains(owner.device) || owner.charge == Bytes()) continue;
     if (static_cast<int>(state.sessions.size()) >= config.max_sessions) break;
@@ -30,20 +46,23 @@ void Machine::Impl::Adopt(std::vector<Owner> recorded) {
   }
 }
 
-// Over once nobody on record is missing any more, or after the window. Whose death nobody can tell
-// is then taken to be gone: a reading begun after that shows what it still has, as external.
+// Over once nobody on record is missing any more and each driver has been read, or after the
+// window. Whose death nobody can tell is then taken to be gone: a reading begun after that shows
+// what it still has, as external.
 void Machine::Impl::NoteRecovery() {
   if (!state.recovering) return;
   if (state.recovery_ends == absl::InfiniteFuture()) {
     state.recovery_ends = now + config.recovery_window;
   }
-  const bool missing = std::any_of(state.sessions.begin(), state.sessions.end(), [](const auto& s) {
-    return s.second.phase == SessionPhase::kLost && s.second.recorded > Bytes();
+  const bool missing = std::any_of(state.sessions.begin(), state.sessions.end(),
+                                   [](const auto& s) { return IsMissing(s.second); });
+  const bool blind = std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& d) {
+    return IsBlind(state, d.second, config, now);
   });
-  if (missing && now < state.recovery_ends) return;
+  if ((missing || blind) && now < state.recovery_ends) return;
   state.recovering = false;
   for (auto& [id, s] : state.sessions) {
-    if (s.phase != SessionPhase::kLost || s.recorded == Bytes() || s.provable) continue;
+    if (!IsMissing(s) || s.provable) continue;
     s.phase = SessionPhase::kGone;
     s.gone_at = now;
     Stir(&DeviceOf(s));
@@ -55,15 +74,19 @@ std::string Machine::Impl::RecoveryText() const {
   Bytes bytes;
   std::string name;
   for (const auto& [id, s] : state.sessions) {
-    if (s.phase != SessionPhase::kLost || s.recorded == Bytes()) continue;
+    if (!IsMissing(s)) continue;
     if (++missing == 1) name = s.worker;
     bytes += s.recorded;
   }
+  const std::string left =
+      absl::FormatDuration(absl::Ceil(state.recovery_ends - now, absl::Seconds(1)));
+  if (missing == 0) {
+    return absl::StrCat("the broker has just begun and the driver's first reading is not there; ",
+                        "at most ", left, " more");
+  }
   return absl::StrCat("recovery after a restart: ", missing, " workers on record (", name,
                       missing > 1 ? " and others" : "", ", ", ToString(bytes),
-                      ") have not attached again; at most ",
-                      absl::FormatDuration(absl::Ceil(state.recovery_ends - now, absl::Seconds(1))),
-                      " more");
+                      ") have not attached again; at most ", left, " more");
 }
 
 // Before the effects of this step that tell anybody of it.

@@ -245,8 +245,8 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
               "last, if nobody wants the room, or a few times the longest time between two.",
               &core->expect_for, flags);
   AddDuration("recovery-window",
-              "After a restart nothing grows until all workers on record have attached again or "
-              "are gone, and at most for this long.",
+              "From its start a broker lets nothing grow until all workers on record have "
+              "attached again or are gone and the driver was read, and at most for this long.",
               &core->recovery_window, flags);
   AddDuration("run-grace", "Declared runs outlive their driver's session by this.",
               &core->run_grace, flags);

@@ -71,6 +71,7 @@ class MachineFixture : public testing::Test {
  protected:
   // Cards "GPU-0" and so on, each of `capacity`, no reserve, no readings.
   void Build(int64_t capacity, bool probe = false, int64_t reserve = 0, int cards = 1) {
+    config_.recovery_window = absl::ZeroDuration();  // no reading is waited for at the start
     std::vector<DeviceSpec> devices;
     for (int i = 0; i < cards; ++i) {
       DeviceSpec device;

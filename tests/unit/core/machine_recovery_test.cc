@@ -111,6 +111,31 @@ TEST_F(Recovery, AnAttachOlderThanTheOneOnRecordIsRefused) {
   EXPECT_EQ(ledger().draining, Bytes());
 }
 
+TEST_F(Recovery, ABrokerThatBeginsKnowsNothingOfOthersUntilTheFirstReading) {
+  Worker w = NewModel("w", 8);
+  Restart({}, /*probe=*/true);
+  EXPECT_TRUE(Recovering());
+  Attach(&w);
+  const CallId call = Begin(w, "1", "m");
+  EXPECT_FALSE(Granted(call, &w, "m").has_value());
+  EXPECT_THAT(machine_->GetPicture(now_).waiting[0].blocked_by,
+              testing::HasSubstr("the driver's first reading is not there"));
+  Read({{4711, Bytes(5 * kGiB)}});
+  const std::optional<BeginAnswer> granted = Granted(call, &w, "m");
+  ASSERT_TRUE(granted.has_value());
+  EXPECT_EQ(granted->resident, 5);
+}
+
+TEST_F(Recovery, ADriverThatCannotBeReadIsNotWaitedForPastTheWindow) {
+  Worker w = NewModel("w", 8);
+  Restart({}, /*probe=*/true);
+  Attach(&w);
+  const CallId call = Begin(w, "1", "m");
+  EXPECT_FALSE(Granted(call, &w, "m").has_value());
+  Pass(config_.recovery_window);
+  EXPECT_TRUE(Granted(call, &w, "m").has_value());
+}
+
 TEST_F(Recovery, RecordsOfOtherDevicesAndOfNothingAreNoRecovery) {
   Worker holder = NewModel("holder", 4);
   Owner elsewhere = OwnerOf(holder, kGiB);
