@@ -10,6 +10,11 @@ readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc
 # Prometheus itself and promtool: the tests let a real one scrape the broker, and check its rules.
 readonly TEST_PACKAGES=(prometheus)
 readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev python3-venv)
+# Each fuzzer: its name, what it starts from, the longest input in bytes, and the runs of a test of it, some 10 s
+# for each of two seeds.
+readonly FUZZERS=("broker-edge build-fuzz/seeds 4096 1500" "workload stage_workers/pipeline/workloads 8192 6000"
+  "safetensors tests/fuzz/corpus/safetensors 4096 200000")
+readonly FUZZ_SEED=1
 readonly TIDY_BUDGET_SECONDS=420  # past it no further file is started, and the rest is named
 
 # The presets share most of what they compile: paths relative to the tree let them share the cache.
@@ -34,10 +39,13 @@ Usage: ./run.sh COMMAND
                         ~/.cache/vram-broker), bugs that are planted one by one for
                         the tests to find, style, format, shell and clang-tidy checks, address,
                         undefined behaviour and thread sanitizers over the unit and model tests, a
-                        build by clang, and one without the CUDA toolkit
+                        build by clang, one without the CUDA toolkit, and every fuzzer for a number
+                        of runs from a fixed seed and from a fresh one
   test --full-only      only what --full adds
   bench                 builds, then measures planning, latencies and copy rates against their
                         references
+  fuzz [SECONDS]        builds the fuzzers with clang, then runs each for so long (default 60) on what
+                        it has found so far, in build-fuzz/corpus
   lint                  style, format, shell and clang-tidy checks
   clean                 removes the build folders
   --help                this text
@@ -174,19 +182,67 @@ run_tests() {
   count_junit "$junit" "$folder"
 }
 
-# Tests under a sanitizer; the style rules do not change under one. With much randomness of addresses
-# the sanitizers of these compilers find their shadow occupied now and then: it is switched off where
-# that is allowed.
-sanitize() {
-  local preset="$1"
+# For programs under a sanitizer. With much randomness of addresses the sanitizers of these compilers
+# find their shadow occupied now and then: it is switched off where that is allowed.
+wrap_for_sanitizers() {
   if [[ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)" -gt 28 ]] && setarch -R true 2>/dev/null; then
     WRAPPER=(setarch -R)
   fi
+}
+
+# Tests under a sanitizer; the style rules do not change under one.
+sanitize() {
+  local preset="$1"
+  wrap_for_sanitizers
   if step "$preset: build" "${WRAPPER[@]}" "$ROOT/run.sh" configure-and-build "$preset"; then
     run_tests "$preset" -E '^style'
   else
     count 0 1
   fi
+  WRAPPER=()
+}
+
+build_fuzzers() { configure_and_build fuzz && build-fuzz/bin/fuzz-seeds build-fuzz/seeds; }
+
+# fuzz_one TITLE NAME INPUTS BYTES CORPUS FLAG...: counts as one test; CORPUS gets the inputs that reached
+# something new. What ends the fuzzer is kept, and the line that plays it again is printed.
+fuzz_one() {
+  local title="$1" name="$2" inputs="$3" bytes="$4" corpus="$5" found
+  shift 5
+  mkdir -p build-fuzz/found "$corpus"
+  found="$(mktemp -d "build-fuzz/found/$name-XXXXXX")"
+  if ! check "fuzz: $title" "${WRAPPER[@]}" "build-fuzz/bin/$name-fuzz" "-max_len=$bytes" -timeout=20 \
+    "-artifact_prefix=$found/" -print_final_stats=1 "$@" "$corpus" "$inputs"; then
+    find "$found" -type f -printf "        again: build-fuzz/bin/$name-fuzz %p\n"
+  fi
+  rmdir "$found" 2>/dev/null || true
+}
+
+# Every fuzzer for its runs: from the fixed seed, which does the same each time, and from a fresh one.
+fuzz_bounded() {
+  local entry name inputs bytes runs seed corpus
+  for entry in "${FUZZERS[@]}"; do
+    read -r name inputs bytes runs <<<"$entry"
+    for seed in "$FUZZ_SEED" "$((RANDOM * 32768 + RANDOM + 2))"; do
+      corpus="$(mktemp -d)"
+      fuzz_one "$name, $runs runs from seed $seed" "$name" "$inputs" "$bytes" "$corpus" "-seed=$seed" "-runs=$runs"
+      rm -rf "$corpus"
+    done
+  done
+}
+
+fuzz_for() {
+  local seconds="$1" entry name inputs bytes runs
+  for entry in "${FUZZERS[@]}"; do
+    read -r name inputs bytes runs <<<"$entry"
+    fuzz_one "$name for $seconds s" "$name" "$inputs" "$bytes" "build-fuzz/corpus/$name" "-max_total_time=$seconds"
+  done
+}
+
+# fuzz COMMAND...: builds the fuzzers, then runs them by it.
+fuzz() {
+  wrap_for_sanitizers
+  if step "fuzz: build" "${WRAPPER[@]}" "$ROOT/run.sh" build-fuzzers; then "$@"; else count 0 1; fi
   WRAPPER=()
 }
 
@@ -280,6 +336,7 @@ test_full_only() {
   else
     echo "==> no-cuda: the release build is one, no CUDA toolkit was found"
   fi
+  fuzz fuzz_bounded
 }
 
 # The last line of "test" and "lint", alone. VRAM_COUNTS_FILE gets the figures instead where a caller
@@ -317,6 +374,12 @@ main() {
       esac
       close
       ;;
+    fuzz)
+      [[ "${1:-60}" =~ ^[1-9][0-9]{0,6}$ ]] || die "fuzz takes a number of seconds from 1 on, not '$1'"
+      install_packages "${BUILD_PACKAGES[@]}" "${CHECK_PACKAGES[@]}"
+      fuzz fuzz_for "${1:-60}"
+      close
+      ;;
     lint)
       install_packages "${CHECK_PACKAGES[@]}"
       build_release
@@ -324,9 +387,10 @@ main() {
       close
       ;;
     clean)
-      rm -rf build build-no-cuda build-clang build-asan build-tsan
+      rm -rf build build-no-cuda build-clang build-asan build-tsan build-fuzz
       ;;
     configure-and-build) configure_and_build "$@" ;;  # for a step that runs under another program
+    build-fuzzers) build_fuzzers ;;
     tidy-one) tidy_one "$@" ;;
     -h | --help | help)
       usage

@@ -94,7 +94,7 @@ void CheckPipeline(const std::string& field, const Pipeline& p, size_t component
 void CheckDevice(const Device& device, Checker* check) {
   check->Within("device.capacity_bytes", device.capacity_bytes, 1, kMaxBytes);
   check->Within("device.reserve_bytes", device.reserve_bytes, 0,
-                std::max<int64_t>(0, device.capacity_bytes - 1));
+                std::max<int64_t>(1, device.capacity_bytes) - 1);
   check->Within("device.h2d_bytes_per_second", device.link_rate, 1.0, 1e18);
 }
 

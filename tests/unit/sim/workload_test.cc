@@ -34,6 +34,8 @@ TEST(Workload, NamesTheFieldThatIsWrong) {
   const std::pair<const char*, std::function<void(Workload*)>> cases[] = {
       {"name: \"a/b\" given", [](Workload* w) { w->name = "a/b"; }},
       {"device.capacity_bytes: -1 given", [](Workload* w) { w->device.capacity_bytes = -1; }},
+      {"device.capacity_bytes: -9223372036854775808 given",
+       [](Workload* w) { w->device.capacity_bytes = std::numeric_limits<int64_t>::min(); }},
       {"device.reserve_bytes: 1000 given; 0 to 999",
        [](Workload* w) { w->device.reserve_bytes = 1000; }},
       {"device.h2d_bytes_per_second", [](Workload* w) { w->device.link_rate = 0; }},
