@@ -66,7 +66,7 @@ void CheckComponent(const std::string& field, const Component& c, Checker* check
   check->Within(field + ".window_layers", int64_t{c.window_layers}, 1, kMaxLayers);
   check->Within(field + ".pass_seconds", c.pass_seconds, 0, kMaxSeconds);
   int64_t layers = 0;
-  double bytes = 0;
+  double bytes = static_cast<double>(c.fixed_bytes);
   for (size_t i = 0; i < c.layer_groups.size() && check->ok(); ++i) {
     const auto& [count, each] = c.layer_groups[i];
     const std::string place = absl::StrCat(field, ".layer_groups[", i, "]");

@@ -50,6 +50,8 @@ TEST(Workload, NamesTheFieldThatIsWrong) {
       {"components[1].name: \"a\" is used", [](Workload* w) { w->components[1].name = "a"; }},
       {"components[1].name: \"\" given", [](Workload* w) { w->components[1].name = ""; }},
       {"components[0].fixed_bytes: -5", [](Workload* w) { w->components[0].fixed_bytes = -5; }},
+      {"components[0].layer_groups: bytes in all",
+       [](Workload* w) { w->components[0].fixed_bytes = int64_t{1} << 46; }},
       {"components[0].window_layers: 0", [](Workload* w) { w->components[0].window_layers = 0; }},
       {"components[0].pass_seconds: nan",
        [](Workload* w) {
