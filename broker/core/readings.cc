@@ -71,6 +71,8 @@ void Machine::Impl::TakeTotal(Bytes total, Device* device) {
     if (s.device != device->spec.uuid) continue;
     if (s.gone_before_reading) {
       claims += SessionCharge(state, s);
+    } else if (s.recorded > Bytes()) {
+      continue;  // it may hold nothing of what is on record: all that is shown may be others'
     } else if (StayedQuiet(s)) {
       ours += s.next_floor;
     } else {
