@@ -43,7 +43,8 @@ class Timeline {
       use.granted = c.use->granted;
       use.window = c.use->window;
       if (c.pass_seconds() > 0) {
-        use.passes = static_cast<int>(std::ceil(use.end / c.pass_seconds()));
+        const double left = std::ceil(use.end / c.pass_seconds());
+        use.passes = static_cast<int>(std::min(left, static_cast<double>(c.use->spec.passes)));
       }
       Add(use, c.use->spec.run);
       beside_ += LeastOf(c, use);

@@ -1,6 +1,8 @@
 // Decisions made again: from a plan's problem, and through the machine.
 #include "broker/core/explain.h"
 
+#include <algorithm>
+
 #include "tests/unit/core/machine_fixture.h"
 
 namespace vrambroker::core {
@@ -254,6 +256,24 @@ TEST_F(ExplainMachineTest, KnowledgeOutlivesTheComponentsThatItIsOf) {
   ASSERT_TRUE(e.ok()) << e.status();
   EXPECT_TRUE(e->reproduced);
   EXPECT_EQ(e->components.size(), 2u);
+}
+
+TEST_F(ExplainMachineTest, PassesOfNextToNoTimeArePlannedAsOftenAsTheyWereAskedFor) {
+  Build(10 * kGiB);
+  ComponentSpec quick = Forward("quick", 4, kGiB);
+  quick.pass_seconds = 1e-75;
+  Worker w = NewWorker("w", {quick});
+  Worker v = NewWorker("v", {Forward("m", 8, kGiB)});
+  AttachAll({&w, &v});
+  const auto thrice = [](UseSpec* use) { use->passes = 3; };
+  ASSERT_TRUE(Granted(Begin(w, "q", "quick", 0, thrice), &w, "quick").has_value());
+  ASSERT_TRUE(Granted(Begin(v, "m", "m"), &v, "m").has_value());
+  const absl::StatusOr<Explanation> e = machine_->Explain(machine_->decisions().back().id);
+  ASSERT_TRUE(e.ok()) << e.status();
+  const auto running = std::find_if(e->uses.begin(), e->uses.end(),
+                                    [](const ExplainedUse& use) { return use.running; });
+  ASSERT_NE(running, e->uses.end());
+  EXPECT_EQ(running->passes, 3);
 }
 
 TEST_F(ExplainMachineTest, UnknownIdsNameTheRangeThatIsKnown) {
