@@ -29,6 +29,13 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   Session* session = OpenSession(e.header);
   if (session == nullptr || DealtWith(e.header, session)) return;
   if (absl::Status status = CheckBegin(e, *session); !status.ok()) {
+    if (absl::IsFailedPrecondition(status)) {
+      // Its caller goes on without it: a copy that comes later must not begin it.
+      RequestRecord refused;
+      refused.state = RequestRecord::State::kEnded;
+      Remember(e.header, std::move(refused), session);
+      Finished(e.header.request_id, session);
+    }
     return Fail(e.header.call, std::move(status));
   }
   NoteStage(e.use);

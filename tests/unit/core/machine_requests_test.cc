@@ -170,5 +170,19 @@ TEST_F(Requests, ComponentsChangeOnlyWhileNothingOfThemIsHeld) {
   EXPECT_EQ(ledger().Charged(), Bytes());
 }
 
+TEST_F(Requests, ACopyOfARefusedBeginThatComesLaterBeginsNothing) {
+  Build(4 * kGiB);
+  Worker holder = NewWorker("holder", {Forward("m", 1, kGiB, 3 * kGiB)});
+  Worker w = NewWorker("w", {Forward("m", 1, kGiB, 2 * kGiB)});
+  w.placed = false;
+  AttachAll({&holder, &w});
+  EXPECT_TRUE(absl::IsFailedPrecondition(Refused(Begin(w, "1", "m"))));
+  Close(&holder);
+  Die(holder);
+  Pass(config_.settling_time);
+  EXPECT_TRUE(absl::IsCancelled(Refused(Begin(w, "1", "m"))));
+  EXPECT_TRUE(Granted(Begin(w, "2", "m"), &w, "m").has_value());
+}
+
 }  // namespace
 }  // namespace vrambroker::core
