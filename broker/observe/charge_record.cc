@@ -25,6 +25,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x7663726d62637231;  // and the version
 constexpr size_t kBootIdBytes = 64;
+constexpr int64_t kMostBytes = int64_t{1} << 46;
 
 std::string BootId() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
@@ -69,6 +70,13 @@ struct Version {
   uint64_t Sum() const { return Checksum(this, offsetof(Version, checksum)); }
   bool valid() const { return number > 0 && checksum == Sum(); }
 };
+
+// What no broker has written is not read: more than any card has, or a name that no worker has.
+bool MayBeRead(const Version& v) {
+  const size_t size = strnlen(v.worker, ChargeRecord::kMaxNameBytes);
+  return v.charge > 0 && v.charge <= kMostBytes && size > 0 &&
+         std::all_of(v.worker, v.worker + size, [](char c) { return c > ' ' && c < 0x7f; });
+}
 
 }  // namespace
 
@@ -135,14 +143,20 @@ absl::StatusOr<std::unique_ptr<ChargeRecord>> ChargeRecord::Open(const std::stri
     std::atomic_signal_fence(std::memory_order_seq_cst);
     file->magic = kMagic;
   }
-  return std::unique_ptr<ChargeRecord>(new ChargeRecord(path, uuid, file, std::move(why)));
+  return std::unique_ptr<ChargeRecord>(
+      new ChargeRecord(path, uuid, there.st_ino, file, std::move(why)));
 }
 
-ChargeRecord::ChargeRecord(std::string path, std::string uuid, File* file, std::string why)
-    : path_(std::move(path)), uuid_(std::move(uuid)), file_(file), why_(std::move(why)) {
+ChargeRecord::ChargeRecord(std::string path, std::string uuid, ino_t inode, File* file,
+                           std::string why)
+    : path_(std::move(path)),
+      uuid_(std::move(uuid)),
+      inode_(inode),
+      file_(file),
+      why_(std::move(why)) {
   for (size_t slot = kSlots; slot-- > 0;) {
     const Version* v = file_->entries[slot].Newest();
-    if (v == nullptr || v->charge <= 0) {
+    if (v == nullptr || !MayBeRead(*v)) {
       free_.push_back(slot);
       continue;
     }
@@ -160,7 +174,9 @@ ChargeRecord::ChargeRecord(std::string path, std::string uuid, File* file, std::
 
 ChargeRecord::~ChargeRecord() {
   munmap(file_, sizeof(File));
-  if (slots_.empty()) unlink(path_.c_str());
+  struct stat there = {};
+  const bool ours = stat(path_.c_str(), &there) == 0 && there.st_ino == inode_;
+  if (ours && slots_.empty()) unlink(path_.c_str());
 }
 
 uint64_t ChargeRecord::newest_epoch() const { return file_->epoch; }

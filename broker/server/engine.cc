@@ -56,13 +56,16 @@ Engine::Engine(const core::Config& config, std::vector<core::DeviceSpec> devices
       records_(std::move(records)),
       hooks_(std::move(hooks)),
       machine_(config, std::move(devices), AllFound(records_)),
-      mailbox_(kMailboxBound, [this](Item item) { Handle(std::move(item)); }) {
-  WatchRecorded(clock_.Now());
+      mailbox_(kMailboxBound, [this](Item item) { Handle(std::move(item)); }) {}
+
+// In the order of decisions: a worker that dies meanwhile is told of by another thread.
+void Engine::WatchRecorded() {
+  Inspect([this](const core::Machine&, absl::Time now) { WatchOwners(now); });
 }
 
 // Workers of an earlier broker whose death can be told: those that have died meanwhile, or whose
 // pid is somebody else's by now, are gone.
-void Engine::WatchRecorded(absl::Time now) {
+void Engine::WatchOwners(absl::Time now) {
   for (const core::Owner& owner : AllFound(records_)) {
     log_->Write(LogLine{now,
                         "on_record",

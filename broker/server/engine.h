@@ -79,6 +79,9 @@ class Engine : public CallListener, public StreamListener {
   // Calls and other events that wait for a decision.
   size_t waiting() const { return mailbox_.waiting(); }
 
+  // Watches the processes that are on record from an earlier broker; those that are gone already
+  // are told to the core. Once, when all that the hooks lead to is there.
+  void WatchRecorded();
   // Answers all waiting calls and ends all streams with UNAVAILABLE; whatever comes later gets the
   // same.
   void Stop();
@@ -114,7 +117,7 @@ class Engine : public CallListener, public StreamListener {
   void WatchProcess(const AttachStream& stream, absl::Time now);
   bool Watch(const core::Process& process, observe::UniqueFd pidfd, const std::string& worker,
              absl::Time now);
-  void WatchRecorded(absl::Time now);
+  void WatchOwners(absl::Time now);
 
   const Clock& clock_;
   Log* const log_;

@@ -262,6 +262,7 @@ absl::Status Server::Parts::Open() {
   if (absl::Status status = StartServing(); !status.ok()) return status;
   alarms.Start();
   if (absl::Status status = StartReadings(); !status.ok()) return status;
+  engine->WatchRecorded();
   if (absl::Status status = StartMetrics(); !status.ok()) return status;
   LogStart();
   return absl::OkStatus();
