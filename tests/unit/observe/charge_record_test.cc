@@ -12,6 +12,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -43,7 +45,7 @@ class ChargeRecordTest : public testing::Test {
     record_ = *std::move(opened);
   }
   // As after a kill: nothing is said at the end.
-  void Forget() { (void)record_.release(); }
+  void Forget() { forgotten_.push_back(std::move(record_)); }
   std::string path() const { return ChargeRecord::PathOf(folder_, kUuid); }
   std::optional<Owner> Find(const std::string& worker) const {
     for (const Owner& owner : record_->found()) {
@@ -54,6 +56,7 @@ class ChargeRecordTest : public testing::Test {
 
   std::string folder_;
   std::unique_ptr<ChargeRecord> record_;
+  std::vector<std::unique_ptr<ChargeRecord>> forgotten_;  // until the folder is gone
 };
 
 TEST_F(ChargeRecordTest, WhatWasPutLastIsFound) {
