@@ -156,6 +156,25 @@ TEST_F(ChargeRecordTest, WhatIsNoRecordOfThisBootIsMadeAnewAndSaid) {
   EXPECT_THAT(record_->why(), HasSubstr("another version"));
 }
 
+TEST_F(ChargeRecordTest, WhatNoBrokerHasWrittenIsNotRead) {
+  Open();
+  ASSERT_TRUE(record_->Put(OwnerOf("a", 10, int64_t{1} << 47)).ok());
+  ASSERT_TRUE(record_->Put(OwnerOf("b\x01", 11, 5)).ok());
+  ASSERT_TRUE(record_->Put(OwnerOf("c", 12, 5)).ok());
+  Open();
+  EXPECT_EQ(record_->found().size(), 1u);
+  EXPECT_TRUE(Find("c").has_value());
+}
+
+TEST_F(ChargeRecordTest, AFileThatAnotherHasMadeSinceIsNotRemoved) {
+  Open();
+  Forget();
+  std::filesystem::remove(path());
+  Open();
+  forgotten_.clear();
+  EXPECT_TRUE(std::filesystem::exists(path()));
+}
+
 TEST_F(ChargeRecordTest, AFolderThatCannotBeUsedIsNamed) {
   std::ofstream(folder_ + "/file") << "x";
   const auto opened = ChargeRecord::Open(folder_ + "/file", kUuid);
