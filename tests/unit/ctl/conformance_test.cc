@@ -73,15 +73,21 @@ class OneAnswerAdmin final : public v1::BrokerAdmin::Service {
   }
 };
 
+// Over a socket: an in-process channel hands the caller's own bytes to the service, which the
+// thread sanitizer cannot follow through a library that is not instrumented.
 absl::StatusOr<ConformanceReport> ReportOf(const grpc::Status& answer) {
   OneAnswerBroker broker(answer);
   OneAnswerAdmin admin;
+  int port = 0;
   grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&broker);
   builder.RegisterService(&admin);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) return absl::InternalError("no port for the server");
   ConformanceOptions options;
-  options.channel = server->InProcessChannel(grpc::ChannelArguments());
+  options.channel =
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
   options.timeout = absl::Seconds(1);
   return RunConformance(options);
 }
