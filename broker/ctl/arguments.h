@@ -14,7 +14,12 @@ struct FlagSpec {
   std::string name;  // without dashes
   bool takes_value = true;
   bool repeats = false;
+  // What a shell completes the value with: words with '|' between, kFileValue, or nothing.
+  std::string values = {};
 };
+
+// FlagSpec::values of the path of a file.
+inline constexpr char kFileValue[] = "FILE";
 
 class Arguments {
  public:

@@ -1,153 +1,186 @@
 #include "broker/ctl/broker_commands.h"
 
-#include <google/protobuf/util/json_util.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
-#include <cstdio>
+#include <iostream>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "broker/ctl/arguments.h"
+#include "broker/ctl/connection.h"
+#include "broker/ctl/printable.h"
 #include "broker/ctl/render.h"
 #include "broker/ctl/render_explanation.h"
-#include "client/cpp/broker_client.h"
-#include "client/cpp/credentials.h"
+#include "broker/ctl/render_workers.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
 
 namespace vrambroker::ctl {
 namespace {
 
-constexpr int kNotServing = 1;
-constexpr int kFailed = 2;
 // Decisions that a broker keeps at most.
 constexpr int kMaxDecisions = 4096;
 
-// What the commands need of the command line.
-struct Wanted {
-  std::vector<std::string> words;  // the command, and what follows it
-  std::string address;
-  client::TlsFiles tls;
-  bool json = false;
-  int limit = 20;  // of decisions
-  absl::Duration timeout = absl::Seconds(5);
+using Words = std::vector<std::string>;
+using Admin = v1::BrokerAdmin::Stub;
+
+// One question to a broker: its flags, its channel, and where what comes is written to.
+struct Question {
+  std::ostream& out;
+  std::ostream& error;
+  Connection connection = {};
+  std::shared_ptr<grpc::Channel> channel = nullptr;
+
+  // From the arguments; false: what is wrong with them was said.
+  bool Prepare(const std::string& command, const absl::StatusOr<Arguments>& arguments,
+               const absl::Status& checked) {
+    absl::Status status = arguments.status();
+    if (status.ok()) status = checked;
+    if (status.ok()) {
+      absl::StatusOr<Connection> taken = TakeConnection(*arguments, absl::ZeroDuration());
+      status = taken.status();
+      if (taken.ok()) connection = *std::move(taken);
+    }
+    if (!status.ok()) {
+      TellMisuse(command, status, error);
+      return false;
+    }
+    const auto connected = Connect(connection);
+    if (connected.ok()) {
+      channel = *connected;
+    } else {
+      error << "vramctl: " << connected.status().message() << "\n";
+    }
+    return connected.ok();
+  }
+
+  // Asks; false: that no answer came was said.
+  template <typename Request, typename Response>
+  bool Ask(grpc::Status (Admin::*method)(grpc::ClientContext*, const Request&, Response*),
+           const Request& request, Response* response) {
+    grpc::ClientContext context;
+    connection.SetDeadline(&context);
+    const std::unique_ptr<Admin> admin = v1::BrokerAdmin::NewStub(channel);
+    const grpc::Status status = (admin.get()->*method)(&context, request, response);
+    if (!status.ok()) TellFailure(status, connection, error);
+    return status.ok();
+  }
+
+  int Print(const google::protobuf::Message& answer, const std::string& table) {
+    if (!connection.json) {
+      out << table;
+      return kDone;
+    }
+    const absl::StatusOr<std::string> json = JsonOf(answer, /*lines=*/true);
+    if (!json.ok()) {
+      error << "vramctl: " << json.status().message() << "\n";
+      return kFailed;
+    }
+    out << *json;
+    return kDone;
+  }
 };
 
-absl::StatusOr<Wanted> Understand(const std::vector<std::string>& arguments) {
-  const auto parsed = Arguments::Parse(
-      arguments,
-      {{"address"}, {"tls-ca"}, {"tls-cert"}, {"tls-key"}, {"format"}, {"limit"}, {"timeout"}});
-  if (!parsed.ok()) return parsed.status();
-  Wanted wanted;
-  wanted.words = parsed->words();
-  wanted.address = parsed->Get("address", "");
-  if (wanted.address.empty()) wanted.address = client::DefaultAddress();
-  wanted.tls = client::WithEnvironment(
-      {parsed->Get("tls-ca", ""), parsed->Get("tls-cert", ""), parsed->Get("tls-key", "")});
-  const std::string format = parsed->Get("format", "table");
-  if (format != "table" && format != "json") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--format: '", format, "' given, table or json is allowed"));
-  }
-  wanted.json = format == "json";
-  const std::string limit = parsed->Get("limit", absl::StrCat(wanted.limit));
-  if (!absl::SimpleAtoi(limit, &wanted.limit) || wanted.limit < 1 || wanted.limit > kMaxDecisions) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--limit: ", limit, " given, 1 to ", kMaxDecisions, " is allowed"));
-  }
-  const std::string timeout = parsed->Get("timeout", absl::FormatDuration(wanted.timeout));
-  if (!absl::ParseDuration(timeout, &wanted.timeout) || wanted.timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--timeout: ", timeout, " given, a duration above 0 is allowed, such as 500ms or 5s"));
-  }
-  return wanted;
+absl::StatusOr<Arguments> Parse(const Words& arguments, std::vector<FlagSpec> own) {
+  return Arguments::Parse(arguments, WithConnectionFlags(std::move(own)));
 }
 
-// A broker, and how it is asked.
-struct Broker {
-  const Wanted& wanted;
-  std::shared_ptr<grpc::Channel> channel;
-
-  void SetDeadline(grpc::ClientContext* context) const {
-    context->set_deadline(absl::ToChronoTime(absl::Now() + wanted.timeout));
-  }
-};
-
-int Fail(const grpc::Status& status, const Broker& broker) {
-  std::fprintf(stderr, "vramctl: the broker at %s: %s\n", broker.wanted.address.c_str(),
-               status.error_message().c_str());
-  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-    std::fprintf(stderr, "vramctl: %s --address gives another place\n",
-                 client::WhyUnreachable(broker.wanted.address, broker.wanted.tls).c_str());
-  }
-  return kFailed;
+absl::Status NoWords(const absl::StatusOr<Arguments>& arguments) {
+  return arguments.ok() ? CheckNoWords(*arguments) : absl::OkStatus();
 }
 
-void Print(const google::protobuf::Message& message, const std::string& table, bool as_json) {
-  if (!as_json) {
-    std::fputs(table.c_str(), stdout);
-    return;
-  }
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  if (google::protobuf::util::MessageToJsonString(message, &json, options).ok()) {
-    std::puts(json.c_str());
-  }
-}
-
-int Status(const Broker& broker) {
-  grpc::ClientContext context;
-  broker.SetDeadline(&context);
+int Status(const Words& arguments, std::ostream& out, std::ostream& error) {
+  const auto parsed = Parse(arguments, {});
+  Question question{out, error};
   v1::Picture picture;
-  const grpc::Status status =
-      v1::BrokerAdmin::NewStub(broker.channel)->GetPicture(&context, {}, &picture);
-  if (!status.ok()) return Fail(status, broker);
-  Print(picture, RenderPicture(picture), broker.wanted.json);
-  return 0;
+  if (!question.Prepare("status", parsed, NoWords(parsed)) ||
+      !question.Ask(&Admin::GetPicture, v1::GetPictureRequest(), &picture)) {
+    return kFailed;
+  }
+  return question.Print(picture, RenderPicture(picture));
 }
 
-int Decisions(const Broker& broker) {
-  grpc::ClientContext context;
-  broker.SetDeadline(&context);
+std::vector<FlagSpec> DecisionsFlags() { return {{"limit"}}; }
+
+absl::Status TakeLimit(const absl::StatusOr<Arguments>& arguments, int* limit) {
+  if (!arguments.ok()) return absl::OkStatus();
+  const std::string given = arguments->Get("limit", absl::StrCat(*limit));
+  if (!absl::SimpleAtoi(given, limit) || *limit < 1 || *limit > kMaxDecisions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--limit: ", given, " given, 1 to ", kMaxDecisions, " is allowed"));
+  }
+  return CheckNoWords(*arguments);
+}
+
+int Decisions(const Words& arguments, std::ostream& out, std::ostream& error) {
+  const auto parsed = Parse(arguments, DecisionsFlags());
+  int limit = 20;
+  Question question{out, error};
+  if (!question.Prepare("decisions", parsed, TakeLimit(parsed, &limit))) return kFailed;
   v1::ListDecisionsRequest request;
-  request.set_limit(broker.wanted.limit);
+  request.set_limit(limit);
   v1::ListDecisionsResponse decisions;
-  const grpc::Status status =
-      v1::BrokerAdmin::NewStub(broker.channel)->ListDecisions(&context, request, &decisions);
-  if (!status.ok()) return Fail(status, broker);
-  Print(decisions, RenderDecisions(decisions), broker.wanted.json);
-  return 0;
+  if (!question.Ask(&Admin::ListDecisions, request, &decisions)) return kFailed;
+  return question.Print(decisions, RenderDecisions(decisions));
 }
 
-int Explain(const Broker& broker, uint64_t decision) {
-  grpc::ClientContext context;
-  broker.SetDeadline(&context);
+absl::Status TakeDecision(const absl::StatusOr<Arguments>& arguments, uint64_t* decision) {
+  if (!arguments.ok()) return absl::OkStatus();
+  const std::string given = absl::StrJoin(arguments->words(), " ");
+  if (arguments->words().size() == 1 && absl::SimpleAtoi(given, decision) && *decision > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("explain takes one decision id, a number from 1 on, '", given,
+                   "' given; vramctl decisions lists them"));
+}
+
+int Explain(const Words& arguments, std::ostream& out, std::ostream& error) {
+  const auto parsed = Parse(arguments, {});
+  uint64_t decision = 0;
+  Question question{out, error};
+  if (!question.Prepare("explain", parsed, TakeDecision(parsed, &decision))) return kFailed;
   v1::ExplainDecisionRequest request;
   request.set_decision_id(decision);
   v1::ExplainDecisionResponse why;
-  const grpc::Status status =
-      v1::BrokerAdmin::NewStub(broker.channel)->ExplainDecision(&context, request, &why);
-  if (!status.ok()) return Fail(status, broker);
-  Print(why, RenderExplanation(why), broker.wanted.json);
-  return 0;
+  if (!question.Ask(&Admin::ExplainDecision, request, &why)) return kFailed;
+  return question.Print(why, RenderExplanation(why));
+}
+
+int Runs(const Words& arguments, std::ostream& out, std::ostream& error) {
+  const auto parsed = Parse(arguments, {});
+  Question question{out, error};
+  v1::ListRunsResponse runs;
+  if (!question.Prepare("runs", parsed, NoWords(parsed)) ||
+      !question.Ask(&Admin::ListRuns, v1::ListRunsRequest(), &runs)) {
+    return kFailed;
+  }
+  return question.Print(runs, RenderRuns(runs));
+}
+
+int Workers(const Words& arguments, std::ostream& out, std::ostream& error) {
+  const auto parsed = Parse(arguments, {});
+  Question question{out, error};
+  v1::Picture picture;
+  if (!question.Prepare("workers", parsed, NoWords(parsed)) ||
+      !question.Ask(&Admin::GetPicture, v1::GetPictureRequest(), &picture)) {
+    return kFailed;
+  }
+  const std::vector<WorkerRow> workers = WorkersOf(picture);
+  out << (question.connection.json ? WorkersJson(workers) : WorkersTable(workers));
+  return kDone;
 }
 
 // grpc.health.v1.Health/Check by hand, as the distribution ships no code for it: the request is
 // empty, the response's field 1 is the state, 1 for serving.
-int Health(const Broker& broker) {
-  grpc::GenericStub stub(broker.channel);
+grpc::Status AskHealth(const Question& question, bool* serving) {
+  grpc::GenericStub stub(question.channel);
   grpc::ClientContext context;
-  broker.SetDeadline(&context);
+  question.connection.SetDeadline(&context);
   grpc::CompletionQueue queue;
   const grpc::Slice empty("", 0);
   auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
@@ -159,61 +192,84 @@ int Health(const Broker& broker) {
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  if (!status.ok()) return Fail(status, broker);
+  if (!status.ok()) return status;
   grpc::Slice state;
-  const bool serving = received.DumpToSingleSlice(&state).ok() && state.size() == 2 &&
-                       state.begin()[0] == 0x08 && state.begin()[1] == 1;
-  if (broker.wanted.json) {
-    std::printf("{\"serving\": %s}\n", serving ? "true" : "false");
-  } else {
-    std::puts(serving ? "serving" : "not serving");
+  *serving = received.DumpToSingleSlice(&state).ok() && state.size() == 2 &&
+             state.begin()[0] == 0x08 && state.begin()[1] == 1;
+  return status;
+}
+
+int Health(const Words& arguments, std::ostream& out, std::ostream& error) {
+  const auto parsed = Parse(arguments, {});
+  Question question{out, error};
+  if (!question.Prepare("health", parsed, NoWords(parsed))) return kFailed;
+  bool serving = false;
+  if (const grpc::Status status = AskHealth(question, &serving); !status.ok()) {
+    TellFailure(status, question.connection, error);
+    return kFailed;
   }
-  return serving ? 0 : kNotServing;
+  if (question.connection.json) {
+    out << "{\"serving\": " << (serving ? "true" : "false") << "}\n";
+  } else {
+    out << (serving ? "serving\n" : "not serving\n");
+  }
+  return serving ? kDone : kNotSo;
+}
+
+// The help of a command: what it does, flags of its own, the shared ones, its exit statuses.
+std::string Usage(const std::string& what, const std::string& own_flags,
+                  const std::string& statuses =
+                      "0 done, 2 wrong arguments, or the broker did not "
+                      "answer or refused.\n") {
+  return absl::StrCat(what, "\nFlags:\n", own_flags, kConnectionUsage,
+                      "  --timeout=DURATION             how long to wait for the broker, 1h at "
+                      "most; default: 5s\n\nExit status: ",
+                      statuses);
 }
 
 }  // namespace
 
-int AskBroker(const std::vector<std::string>& arguments) {
-  const absl::StatusOr<Wanted> wanted = Understand(arguments);
-  if (!wanted.ok()) {
-    std::fprintf(stderr, "vramctl: %s; --help says more\n",
-                 std::string(wanted.status().message()).c_str());
-    return kFailed;
-  }
-  const std::vector<std::string>& words = wanted->words;
-  const std::string command = words.empty() ? "" : words[0];
-  uint64_t decision = 0;
-  if (command == "explain") {
-    const std::string given = absl::StrJoin(words.begin() + 1, words.end(), " ");
-    if (words.size() != 2 || !absl::SimpleAtoi(given, &decision) || decision == 0) {
-      std::fprintf(stderr,
-                   "vramctl: explain takes one decision id, a number from 1 on, '%s' given; "
-                   "vramctl decisions lists them\n",
-                   given.c_str());
-      return kFailed;
-    }
-  } else if (words.size() > 1) {
-    std::fprintf(stderr,
-                 "vramctl: '%s' after '%s' is not known: no argument goes there; --help "
-                 "lists the flags\n",
-                 words[1].c_str(), command.c_str());
-    return kFailed;
-  }
-  const auto credentials = client::MakeCredentials(wanted->address, wanted->tls);
-  if (!credentials.ok()) {
-    std::fprintf(stderr, "vramctl: %s\n", std::string(credentials.status().message()).c_str());
-    return kFailed;
-  }
-  const Broker broker{*wanted, grpc::CreateChannel(wanted->address, *credentials)};
-  if (command == "status") return Status(broker);
-  if (command == "decisions") return Decisions(broker);
-  if (command == "explain") return Explain(broker, decision);
-  if (command == "health") return Health(broker);
-  std::fprintf(stderr,
-               "vramctl: '%s' is no command: status, decisions, explain, health, "
-               "conformance, simulate or plan; --help says more\n",
-               command.c_str());
-  return kFailed;
+std::vector<Command> BrokerCommands() {
+  const std::vector<FlagSpec> shared = WithConnectionFlags({});
+  return {
+      {"status", "", "the memory picture: who holds what, who waits for what",
+       Usage("Shows the memory picture: the ledger of each device, its components, its workers,\n"
+             "and which uses wait for what.\n\n  vramctl status [flags]\n",
+             ""),
+       shared, Status},
+      {"decisions", "", "the last decisions, newest last",
+       Usage("Lists the last decisions, newest last.\n\n  vramctl decisions [flags]\n",
+             "  --limit=N                      at most so many, 1 to 4096; default: 20\n"),
+       WithConnectionFlags(DecisionsFlags()), Decisions},
+      {"explain", "ID", "why that decision fell so, and what else it could have been",
+       Usage("Says why a decision fell as it did, and what the alternatives would have cost.\n"
+             "vramctl decisions lists the ids.\n\n  vramctl explain ID [flags]\n",
+             "",
+             "0 done, 2 wrong arguments, there is no such decision any more, or the\nbroker did "
+             "not answer or refused.\n"),
+       shared, Explain},
+      {"runs", "", "declared runs that have not ended, and how far they are",
+       Usage("Lists the declared runs that have not ended: the future that the broker knows.\n\n"
+             "  vramctl runs [flags]\n",
+             ""),
+       shared, Runs},
+      {"workers", "", "the sessions of worker processes, and what each holds",
+       Usage("Lists the worker processes: what they hold and are charged with, what the driver "
+             "shows\nfor them beyond that, and whether a release is late.\n\n"
+             "  vramctl workers [flags]\n",
+             ""),
+       shared, Workers},
+      {"health", "", "whether it serves, for probes",
+       Usage(
+           "Says whether the broker serves, as an exec probe of an orchestrator asks. One that\n"
+           "drains does not: as a readiness probe this is right, as a liveness probe it would end\n"
+           "the broker before its uses end; status answers there. Needs no role.\n\n"
+           "  vramctl health [flags]\n",
+           "",
+           "0 serving, 1 it answers that it is not, as while it drains, 2 wrong\narguments or no "
+           "answer: to a probe all but 0 is a failure. --timeout should be less than\nthe "
+           "probe's own.\n"),
+       shared, Health}};
 }
 
 }  // namespace vrambroker::ctl

@@ -1,13 +1,12 @@
-// The commands that ask a broker what it knows: status, decisions, health.
+// The commands that ask a broker one question: status, decisions, explain, runs, workers, health.
 #pragma once
 
-#include <string>
 #include <vector>
+
+#include "broker/ctl/command.h"
 
 namespace vrambroker::ctl {
 
-// `arguments`: those after the program. Exit status: 0 done (health: serving), 1 health: not
-// serving, 2 wrong arguments, the broker did not answer, or what was asked for is not known.
-int AskBroker(const std::vector<std::string>& arguments);
+std::vector<Command> BrokerCommands();
 
 }  // namespace vrambroker::ctl

@@ -9,7 +9,9 @@
 
 namespace vrambroker::ctl {
 
-const char kPlanUsage[] =
+namespace {
+
+constexpr char kPlanUsage[] =
     "Says what a card would mean for a workload: whether it fits, what would stay between uses,\n"
     "what requests lose to loading, and from which card on they would lose nothing.\n\n"
     "  vramctl plan WORKLOAD.json... [flags]\n\n"
@@ -26,8 +28,6 @@ const char kPlanUsage[] =
     "Exit status: 0 all fit, 1 one does not fit, 2 wrong arguments or a workload that cannot be\n"
     "read, 3 a simulation broke a guarantee of the broker.\n";
 
-namespace {
-
 constexpr int kMisfit = 1;
 constexpr int kWrong = 2;
 constexpr int kBroken = 3;
@@ -38,12 +38,16 @@ struct Wanted {
   std::string format;
 };
 
+std::vector<FlagSpec> Flags() {
+  return {{"capacity", true, true},
+          {"declared", true, false, "all|current|none"},
+          {"no-load-ahead", false},
+          {"random", true, true},
+          {"format", true, false, "table|json"}};
+}
+
 absl::StatusOr<Wanted> Understand(const std::vector<std::string>& arguments) {
-  const auto parsed = Arguments::Parse(arguments, {{"capacity", true, true},
-                                                   {"declared"},
-                                                   {"no-load-ahead", false},
-                                                   {"random", true, true},
-                                                   {"format"}});
+  const auto parsed = Arguments::Parse(arguments, Flags());
   if (!parsed.ok()) return parsed.status();
   Wanted wanted;
   std::vector<sim::Workload> workloads;
@@ -96,6 +100,16 @@ int Plan(const std::vector<std::string>& arguments, std::ostream& out, std::ostr
     out << absl::StrJoin(parts, "\n");
   }
   return fits ? 0 : kMisfit;
+}
+
+Command PlanCommand() {
+  return {"plan",
+          "WORKLOAD.json...",
+          "in words: whether it fits, what would stay, what each request loses",
+          kPlanUsage,
+          Flags(),
+          Plan,
+          kFileValue};
 }
 
 }  // namespace vrambroker::ctl

@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "broker/ctl/printable.h"
 
 namespace vrambroker::ctl {
 namespace {
@@ -74,28 +76,13 @@ std::string RenderComponents(const v1::DevicePicture& device) {
   return rows.size() == 1 ? "  no components\n" : RenderTable(rows);
 }
 
-std::string SessionNotes(const v1::SessionPicture& session) {
-  std::vector<std::string> notes;
-  if (session.unexplained_bytes() > 0) {
-    notes.push_back(RenderBytes(session.unexplained_bytes()) + " unexplained");
-  }
-  if (session.recorded_bytes() > 0) {
-    notes.push_back(RenderBytes(session.recorded_bytes()) + " on record, not attached since");
-  }
-  if (session.under_released()) notes.push_back("under-released");
-  if (session.overdue_targets() > 0) {
-    notes.push_back(absl::StrCat(session.overdue_targets(), " overdue"));
-  }
-  return absl::StrJoin(notes, ", ");
-}
-
 std::string RenderSessions(const v1::Picture& picture) {
   std::vector<std::vector<std::string>> rows = {
       {"worker", ">session", ">pid", "state", ">pool", "notes"}};
   for (const v1::SessionPicture& one : picture.sessions()) {
     rows.push_back({one.worker(), absl::StrCat(one.session_id()), absl::StrCat(one.pid()),
-                    Word(v1::SessionState_Name(one.state()), "SESSION_STATE_"),
-                    RenderBytes(one.pool_bytes()), SessionNotes(one)});
+                    SessionStateWord(one.state()), RenderBytes(one.pool_bytes()),
+                    SessionNotes(one)});
   }
   return rows.size() == 1 ? "" : "\n" + RenderTable(rows);
 }
@@ -112,23 +99,46 @@ std::string RenderWaiting(const v1::Picture& picture) {
 
 }  // namespace
 
-std::string RenderTable(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  std::vector<bool> right;
-  for (const std::string& head : rows.front()) {
-    right.push_back(!head.empty() && head[0] == '>');
-    widths.push_back(head.size() - (right.back() ? 1 : 0));
+std::string SessionStateWord(v1::SessionState state) {
+  return Word(v1::SessionState_Name(state), "SESSION_STATE_");
+}
+
+std::string SessionNotes(const v1::SessionPicture& session) {
+  std::vector<std::string> notes;
+  if (session.unexplained_bytes() > 0) {
+    notes.push_back(RenderBytes(session.unexplained_bytes()) + " unexplained");
   }
-  for (size_t r = 1; r < rows.size(); ++r) {
-    for (size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], rows[r][c].size());
+  if (session.recorded_bytes() > 0) {
+    notes.push_back(RenderBytes(session.recorded_bytes()) + " on record, not attached since");
+  }
+  if (session.under_released()) notes.push_back("under-released");
+  if (session.overdue_targets() > 0) {
+    notes.push_back(absl::StrCat(session.overdue_targets(), " overdue"));
+  }
+  return absl::StrJoin(notes, ", ");
+}
+
+std::string RenderTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> shown = rows;
+  std::vector<size_t> widths(rows.front().size(), 0);
+  std::vector<bool> right;
+  for (std::string& head : shown.front()) {
+    right.push_back(absl::StartsWith(head, ">"));
+    if (right.back()) head.erase(0, 1);
+  }
+  for (std::vector<std::string>& row : shown) {
+    for (size_t c = 0; c < widths.size(); ++c) {
+      row[c] = PrintableAscii(row[c]);
+      if (c + 1 < widths.size()) row[c] = Shortened(row[c], kMaxCellColumns);
+      widths[c] = std::max(widths[c], row[c].size());
+    }
   }
   std::string out;
-  for (size_t r = 0; r < rows.size(); ++r) {
+  for (const std::vector<std::string>& row : shown) {
     std::string line;
     for (size_t c = 0; c < widths.size(); ++c) {
-      const std::string cell = r == 0 && right[c] ? rows[r][c].substr(1) : rows[r][c];
-      const std::string pad(widths[c] - cell.size(), ' ');
-      absl::StrAppend(&line, "  ", right[c] ? pad : "", cell, right[c] ? "" : pad);
+      const std::string pad(widths[c] - row[c].size(), ' ');
+      absl::StrAppend(&line, "  ", right[c] ? pad : "", row[c], right[c] ? "" : pad);
     }
     absl::StripTrailingAsciiWhitespace(&line);
     absl::StrAppend(&out, line, "\n");

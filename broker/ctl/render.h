@@ -9,8 +9,12 @@
 
 namespace vrambroker::ctl {
 
+// Most columns of a cell in a table, but for those of the last column.
+inline constexpr size_t kMaxCellColumns = 48;
+
 // Rows of cells in columns that are as wide as their widest cell, two spaces apart; the first row
-// is the head. Columns whose name begins with '>' are set to the right.
+// is the head. Columns whose name begins with '>' are set to the right. Cells are shown as
+// printable ASCII; longer ones than kMaxCellColumns, but those of the last column, are shortened.
 std::string RenderTable(const std::vector<std::vector<std::string>>& rows);
 
 // `part` of `whole` as a bar of `width` characters at most; anything above 0 shows.
@@ -21,6 +25,10 @@ std::string RenderBytes(int64_t bytes);
 
 // The ledger of each device with bars, its components, the sessions, and who waits for what.
 std::string RenderPicture(const v1::Picture& picture);
+// "attached", "lost", "gone".
+std::string SessionStateWord(v1::SessionState state);
+// What is unusual about a session, in words. Empty: nothing.
+std::string SessionNotes(const v1::SessionPicture& session);
 // One line for each decision, oldest first.
 std::string RenderDecisions(const v1::ListDecisionsResponse& decisions);
 

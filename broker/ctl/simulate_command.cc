@@ -13,10 +13,13 @@
 #include "broker/ctl/render.h"
 #include "broker/ctl/simulate_report.h"
 #include "broker/ctl/simulation_arguments.h"
+#include "broker/sim/rules.h"
 
 namespace vrambroker::ctl {
 
-const char kSimulateUsage[] =
+namespace {
+
+constexpr char kSimulateUsage[] =
     "Runs a workload under virtual time: the broker's real decisions, modelled workers and "
     "link.\n\n"
     "  vramctl simulate WORKLOAD.json... [flags]\n"
@@ -38,13 +41,11 @@ const char kSimulateUsage[] =
     "  --format=FORMAT        table, json or csv; default: table\n"
     "  --plot=FILE.svg        also draws the card over time; for one workload, card and rule\n\n"
     "Seconds of requests run from their arrival; \"lost to loading\" is the time that uses took\n"
-    "beyond their compute, and waited while none ran. Bytes moved leave fixed bytes out, the peak "
-    "has them in.\n\n"
+    "beyond their compute, and waited while none ran. Bytes moved leave fixed bytes\n"
+    "out, the peak has them in.\n\n"
     "Exit status: 0 all fit, 1 one does not fit (the reason is said, the others are simulated), 2\n"
     "wrong arguments or a workload that cannot be read, 3 the simulation broke a guarantee of the\n"
     "broker.\n";
-
-namespace {
 
 constexpr int kMisfit = 1;
 constexpr int kWrong = 2;
@@ -60,14 +61,24 @@ struct Wanted {
   std::string plot;
 };
 
+std::string RuleNames() {
+  std::string names(sim::RuleName(sim::Rule::kBroker));
+  for (const sim::Rule rule : sim::OtherRules()) absl::StrAppend(&names, "|", sim::RuleName(rule));
+  return names;
+}
+
+std::vector<FlagSpec> Flags() {
+  return {{"capacity", true, true},
+          {"rule", true, true, RuleNames()},
+          {"declared", true, false, "all|current|none"},
+          {"no-load-ahead", false},
+          {"random", true, true},
+          {"format", true, false, "table|json|csv"},
+          {"plot", true, false, kFileValue}};
+}
+
 absl::StatusOr<Wanted> Understand(const std::vector<std::string>& arguments) {
-  const auto parsed = Arguments::Parse(arguments, {{"capacity", true, true},
-                                                   {"rule", true, true},
-                                                   {"declared"},
-                                                   {"no-load-ahead", false},
-                                                   {"random", true, true},
-                                                   {"format"},
-                                                   {"plot"}});
+  const auto parsed = Arguments::Parse(arguments, Flags());
   if (!parsed.ok()) return parsed.status();
   Wanted wanted;
   if (absl::Status s = TakeWorkloads(*parsed, &wanted.workloads); !s.ok()) return s;
@@ -171,6 +182,16 @@ int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::
   const bool fits = std::all_of(rows->begin(), rows->end(),
                                 [](const SimulationRow& row) { return row.result.fits; });
   return fits ? 0 : kMisfit;
+}
+
+Command SimulateCommand() {
+  return {"simulate",
+          "WORKLOAD.json...",
+          "the workload under virtual time: stall, request times, bytes",
+          kSimulateUsage,
+          Flags(),
+          Simulate,
+          kFileValue};
 }
 
 }  // namespace vrambroker::ctl

@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
-namespace vrambroker::ctl {
+#include "broker/ctl/command.h"
 
-// What --help prints.
-extern const char kSimulateUsage[];
+namespace vrambroker::ctl {
 
 // `arguments`: those after the command. Exit status: 0 all fit, 1 one does not fit, 2 wrong
 // arguments or a workload that cannot be read, 3 a simulation that broke a guarantee. Where it
 // takes long, `error` gets the progress.
 int Simulate(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error);
+
+Command SimulateCommand();
 
 }  // namespace vrambroker::ctl

@@ -3,12 +3,14 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "broker/ctl/printable.h"
 #include "vrambroker/v1/workload.pb.h"
 
 namespace vrambroker::ctl {
@@ -19,8 +21,7 @@ using Index = std::map<std::string, int>;
 // What the JSON parser says quotes the file: without control characters, and not without end.
 std::string Shown(google::protobuf::StringPiece message) {
   constexpr size_t kShown = 400;
-  return absl::Utf8SafeCHexEscape(
-      absl::string_view(message.data(), std::min<size_t>(message.size(), kShown)));
+  return Printable(absl::string_view(message.data(), std::min<size_t>(message.size(), kShown)));
 }
 
 absl::StatusOr<int> Find(const std::string& field, const std::string& name, const Index& index,
@@ -87,6 +88,27 @@ absl::StatusOr<sim::Workload> Convert(const v1::Workload& message) {
   return w;
 }
 
+// A file, or whatever else can be read to its end, such as a pipe.
+absl::StatusOr<std::string> ReadAll(const std::string& path) {
+  constexpr size_t kAtOnce = size_t{1} << 20;
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  while (file && text.size() <= kMaxWorkloadFileBytes) {
+    const size_t before = text.size();
+    text.resize(before + kAtOnce);
+    file.read(text.data() + before, kAtOnce);
+    text.resize(before + static_cast<size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be read", errno == 0 ? "" : ": ",
+                                            errno == 0 ? "" : std::strerror(errno)));
+  }
+  if (text.size() <= kMaxWorkloadFileBytes) return text;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": more than ", kMaxWorkloadFileBytes, " bytes, which are the most read"));
+}
+
 }  // namespace
 
 absl::StatusOr<sim::Workload> ParseWorkload(absl::string_view json) {
@@ -105,19 +127,9 @@ absl::StatusOr<sim::Workload> LoadWorkload(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is a directory; a JSON file of a workload is needed"));
   }
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const int64_t bytes = file ? static_cast<int64_t>(file.tellg()) : -1;
-  if (bytes < 0) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  if (bytes > kMaxWorkloadFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", bytes, " bytes; at most ", kMaxWorkloadFileBytes, " are read"));
-  }
-  std::string text(static_cast<size_t>(bytes), '\0');
-  file.seekg(0);
-  if (!file.read(text.data(), bytes)) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  }
-  absl::StatusOr<sim::Workload> workload = ParseWorkload(text);
+  const absl::StatusOr<std::string> text = ReadAll(path);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<sim::Workload> workload = ParseWorkload(*text);
   if (workload.ok()) return workload;
   return absl::Status(workload.status().code(),
                       absl::StrCat(path, ": ", workload.status().message()));

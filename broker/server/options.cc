@@ -13,6 +13,8 @@ namespace vrambroker::server {
 namespace {
 
 constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
+// A size of a card below it that has no unit was hardly meant as bytes.
+constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
 
 constexpr char kUsage[] =
     "vram-brokerd: decides what stays on a GPU between the stages of pipelines.\n"
@@ -102,6 +104,13 @@ absl::Status AddEmulatedDevice(const std::string& text, std::vector<EmulatedDevi
   EmulatedDeviceOption device;
   device.name = first[0];
   auto capacity = ParseBytes(first[1]);
+  double number = 0;
+  if (capacity.ok() && *capacity > 0 && *capacity < kLeastWithoutUnit &&
+      absl::SimpleAtod(first[1], &number)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "': a size of '", first[1],
+        "' given, which is bytes; a size with its unit is needed, such as ", first[1], "GiB"));
+  }
   if (!capacity.ok() || *capacity == 0 || *capacity > observe::kMaxEmulatedBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", text, "': a size of '", first[1],

@@ -2,12 +2,16 @@
 
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -31,22 +35,59 @@ void SetFrom(const char* variable, std::string* file) {
   if (file->empty() && value != nullptr) *file = value;
 }
 
-absl::Status CheckPem(const char* flag, const std::string& path, const char* kind) {
+absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path, const char* kind) {
   if (path.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, " is missing: --tls-ca, --tls-cert and --tls-key go together"));
   }
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (text.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, ": ", path, ": ",
                      errno != 0 ? std::strerror(errno) : "is empty or cannot be read"));
   }
-  if (absl::StrContains(text, absl::StrCat(kind, "-----"))) return absl::OkStatus();
+  if (absl::StrContains(text, absl::StrCat(kind, "-----"))) return text;
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, ": ", path, ": holds no ", kind, " in PEM form"));
+}
+
+template <auto F>
+struct Free {
+  template <typename T>
+  void operator()(T* object) const {
+    F(object);
+  }
+};
+using Bio = std::unique_ptr<BIO, Free<BIO_free>>;
+
+Bio Open(const std::string& pem) {
+  return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+// An encrypted key is refused instead of asking a terminal for its password.
+int NoPassword(char*, int, int, void*) { return -1; }
+
+// gRPC would find out at each connection, and say it in its log alone.
+absl::Status CheckPair(const TlsFiles& files, const std::string& cert_pem,
+                       const std::string& key_pem) {
+  const std::unique_ptr<X509, Free<X509_free>> cert(
+      PEM_read_bio_X509(Open(cert_pem).get(), nullptr, NoPassword, nullptr));
+  const std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>> key(
+      PEM_read_bio_PrivateKey(Open(key_pem).get(), nullptr, NoPassword, nullptr));
+  const bool match =
+      cert != nullptr && key != nullptr && X509_check_private_key(cert.get(), key.get()) == 1;
+  ERR_clear_error();
+  if (match) return absl::OkStatus();
+  if (cert == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-cert: ", files.cert, ": its first certificate is damaged"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--tls-key: ", files.key,
+      key == nullptr ? ": holds no private key in PEM form that can be read without a password"
+                     : absl::StrCat(": is not the key of the first certificate in ", files.cert)));
 }
 
 }  // namespace
@@ -61,11 +102,13 @@ TlsFiles WithEnvironment(TlsFiles files) {
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const std::string& address, const TlsFiles& files) {
   if (IsUnix(address) || !AnyOf(files)) return grpc::InsecureChannelCredentials();
-  for (const absl::Status& status : {CheckPem("tls-ca", files.ca, "CERTIFICATE"),
-                                     CheckPem("tls-cert", files.cert, "CERTIFICATE"),
-                                     CheckPem("tls-key", files.key, "PRIVATE KEY")}) {
-    if (!status.ok()) return status;
-  }
+  const auto ca = ReadPem("tls-ca", files.ca, "CERTIFICATE");
+  if (!ca.ok()) return ca.status();
+  const auto cert = ReadPem("tls-cert", files.cert, "CERTIFICATE");
+  if (!cert.ok()) return cert.status();
+  const auto key = ReadPem("tls-key", files.key, "PRIVATE KEY");
+  if (!key.ok()) return key.status();
+  if (absl::Status status = CheckPair(files, *cert, *key); !status.ok()) return status;
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(
       std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(files.key, files.cert,

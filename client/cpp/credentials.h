@@ -18,7 +18,8 @@ TlsFiles WithEnvironment(TlsFiles files);
 // For a broker at `address`: none for a Unix socket, whose peers the kernel knows, and where no
 // file is given; else TLS. Files that are renewed serve new connections within ten seconds; while
 // they are broken, new connections fail. INVALID_ARGUMENT where only some of the files are given,
-// or one cannot be read or is no PEM file.
+// or one cannot be read or is no PEM file, or the key is not that of the first certificate or wants
+// a password.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const std::string& address, const TlsFiles& files);
 

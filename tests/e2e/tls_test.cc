@@ -84,6 +84,21 @@ TEST_F(TlsTest, VramctlSeesTheBrokerWithTheRightCertificateOnly) {
   const ProgramEnd impostor = Vramctl("status", Flags(stranger, viewer));
   EXPECT_EQ(impostor.status, 2);
   EXPECT_THAT(impostor.output, Not(HasSubstr(card_uuid())));
+  const ProgramEnd drain = RunProgram([&] {
+    std::vector<std::string> words = {Program("vramctl"), "drain", "--yes",
+                                      "--address=" + address_};
+    for (const std::string& flag : Flags(ca_, viewer)) words.push_back(flag);
+    return words;
+  }());
+  EXPECT_EQ(drain.status, 2);
+  EXPECT_THAT(drain.output, HasSubstr("BrokerAdmin.Drain needs the role admin"));
+  const ProgramEnd mixed_up =
+      Vramctl("status", Flags(ca_, {viewer.cert, ca_.IssueRole("driver").key}));
+  EXPECT_EQ(mixed_up.status, 2);
+  EXPECT_THAT(mixed_up.output,
+              AllOf(HasSubstr("vramctl: --tls-key: "),
+                    HasSubstr("is not the key of the first certificate in " + viewer.cert)));
+  EXPECT_EQ(mixed_up.output.find('\n'), mixed_up.output.size() - 1) << "one line, no log";
   const ProgramEnd in_part = Vramctl("status", {"--tls-ca=" + ca_.cert()});
   EXPECT_EQ(in_part.status, 2);
   EXPECT_THAT(in_part.output, HasSubstr("--tls-cert is missing"));

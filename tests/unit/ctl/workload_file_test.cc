@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 namespace vrambroker::ctl {
@@ -61,6 +65,30 @@ TEST(WorkloadFile, SaysNothingThatATerminalWouldTake) {
     EXPECT_LT(message.size(), 2000u);
     EXPECT_EQ(message.find('\x1b'), std::string::npos) << message;
   }
+}
+
+TEST(WorkloadFile, BytesThatAreNoTextAreSpeltOut) {
+  const absl::Status status = ParseWorkload("{\"name\": \"\xff\"}").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()).find('\xff'), std::string::npos) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\\xff"));
+}
+
+TEST(WorkloadFile, IsReadFromAPipe) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], kGood, sizeof(kGood) - 1), static_cast<ssize_t>(sizeof(kGood) - 1));
+  close(ends[1]);
+  const absl::StatusOr<sim::Workload> w = LoadWorkload(absl::StrCat("/dev/fd/", ends[0]));
+  close(ends[0]);
+  ASSERT_TRUE(w.ok()) << w.status();
+  EXPECT_EQ(w->name, "good");
+}
+
+TEST(WorkloadFile, WithoutEndIsReadUpToTheBound) {
+  const absl::Status status = LoadWorkload("/dev/zero").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("more than 67108864 bytes"));
 }
 
 TEST(WorkloadFile, ThatIsNotThereCannotBeRead) {

@@ -217,6 +217,9 @@ TEST_F(OptionsTest, VariablesThatNameNoFlagAreWarnedOfWithTheNearestOnes) {
 
 TEST_F(OptionsTest, ADirectoryIsNoConfigAndNothingIsNoCard) {
   EXPECT_THAT(Refusal({"--config=/tmp"}), HasSubstr("'/tmp' is a directory"));
+  EXPECT_THAT(
+      Refusal({"--emulated-device=x=24"}),
+      HasSubstr("'24' given, which is bytes; a size with its unit is needed, such as 24GiB"));
   EXPECT_THAT(Refusal({"--emulated-device=x=0"}), HasSubstr("'x=0': a size of '0' given; above 0"));
 }
 

@@ -1,0 +1,115 @@
+#include "broker/ctl/render_workers.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "broker/ctl/render.h"
+
+namespace vrambroker::ctl {
+namespace {
+
+void AddComponents(const v1::DevicePicture& device, WorkerRow* row) {
+  bool here = false;
+  for (const v1::ComponentPicture& one : device.components()) {
+    if (!absl::StartsWith(one.id(), absl::StrCat(row->session.worker(), "/"))) continue;
+    here = true;
+    ++row->components;
+    row->running_uses += one.use_id() == 0 ? 0 : 1;
+    row->held_bytes += one.held_bytes();
+    row->charge_bytes += one.charge_bytes();
+  }
+  if (here) row->devices.push_back(device.uuid());
+}
+
+std::string Notes(const WorkerRow& row) {
+  std::vector<std::string> notes;
+  if (const std::string note = SessionNotes(row.session); !note.empty()) notes.push_back(note);
+  if (row.same_name > 1) {
+    notes.push_back(
+        absl::StrCat("figures of all ", row.same_name, " sessions of this name together"));
+  }
+  return absl::StrJoin(notes, ", ");
+}
+
+// "2 of 4": the next stage, counted from 1.
+std::string StageOf(const v1::RunPicture& run) {
+  if (run.next_stage() >= run.stages()) return "all done";
+  return absl::StrCat(run.next_stage() + 1, " of ", run.stages());
+}
+
+}  // namespace
+
+std::vector<WorkerRow> WorkersOf(const v1::Picture& picture) {
+  std::map<std::string, int> names;
+  for (const v1::SessionPicture& session : picture.sessions()) ++names[session.worker()];
+  std::vector<WorkerRow> rows;
+  for (const v1::SessionPicture& session : picture.sessions()) {
+    WorkerRow row;
+    row.session = session;
+    row.same_name = names[session.worker()];
+    for (const v1::DevicePicture& device : picture.devices()) AddComponents(device, &row);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string WorkersTable(const std::vector<WorkerRow>& workers) {
+  if (workers.empty()) return "no workers\n";
+  std::vector<std::vector<std::string>> rows = {{"worker", ">pid", "state", "device", ">uses",
+                                                 ">held", ">charge", ">pool", ">unexplained",
+                                                 ">overdue", "notes"}};
+  for (const WorkerRow& one : workers) {
+    rows.push_back({one.session.worker(), absl::StrCat(one.session.pid()),
+                    SessionStateWord(one.session.state()),
+                    one.devices.empty() ? "-" : absl::StrJoin(one.devices, ","),
+                    absl::StrCat(one.running_uses), RenderBytes(one.held_bytes),
+                    RenderBytes(one.charge_bytes), RenderBytes(one.session.pool_bytes()),
+                    RenderBytes(one.session.unexplained_bytes()),
+                    absl::StrCat(one.session.overdue_targets()), Notes(one)});
+  }
+  return RenderTable(rows);
+}
+
+std::string WorkersJson(const std::vector<WorkerRow>& workers) {
+  nlohmann::ordered_json json = {{"workers", nlohmann::ordered_json::array()}};
+  for (const WorkerRow& one : workers) {
+    const v1::SessionPicture& s = one.session;
+    json["workers"].push_back({{"worker", s.worker()},
+                               {"session_id", s.session_id()},
+                               {"pid", s.pid()},
+                               {"state", SessionStateWord(s.state())},
+                               {"devices", one.devices},
+                               {"components", one.components},
+                               {"running_uses", one.running_uses},
+                               {"held_bytes", one.held_bytes},
+                               {"charge_bytes", one.charge_bytes},
+                               {"pool_bytes", s.pool_bytes()},
+                               {"unexplained_bytes", s.unexplained_bytes()},
+                               {"under_released", s.under_released()},
+                               {"overdue_targets", s.overdue_targets()},
+                               {"recorded_bytes", s.recorded_bytes()},
+                               {"sessions_of_this_name", one.same_name}});
+  }
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string RenderRuns(const v1::ListRunsResponse& runs) {
+  if (runs.runs().empty()) return "no declared runs\n";
+  const auto started = std::count_if(runs.runs().begin(), runs.runs().end(),
+                                     [](const v1::RunPicture& run) { return run.started(); });
+  std::vector<std::vector<std::string>> rows = {
+      {"pipeline", ">run", "driver", ">next stage", "state"}};
+  for (const v1::RunPicture& run : runs.runs()) {
+    rows.push_back({run.pipeline(), absl::StrCat(run.run_id()), run.driver(), StageOf(run),
+                    run.started() ? "started" : "waits"});
+  }
+  return absl::StrCat(runs.runs_size(), runs.runs_size() == 1 ? " run: " : " runs: ", started,
+                      " started, ", runs.runs_size() - started,
+                      runs.runs_size() - started == 1 ? " waits\n" : " wait\n", RenderTable(rows));
+}
+
+}  // namespace vrambroker::ctl
