@@ -2,6 +2,7 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <iostream>
 #include <memory>
@@ -13,10 +14,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "broker/ctl/connection.h"
-#include "broker/ctl/printable.h"
 #include "broker/ctl/render.h"
 #include "broker/ctl/render_explanation.h"
+#include "broker/ctl/render_picture.h"
 #include "broker/ctl/render_workers.h"
+#include "broker/ctl/styled.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
 
 namespace vrambroker::ctl {
@@ -24,6 +26,8 @@ namespace {
 
 // Decisions that a broker keeps at most.
 constexpr int kMaxDecisions = 4096;
+// Where a picture goes to no terminal.
+constexpr size_t kColumnsOfAFile = 80;
 
 using Words = std::vector<std::string>;
 using Admin = v1::BrokerAdmin::Stub;
@@ -101,7 +105,10 @@ int Status(const Words& arguments, std::ostream& out, std::ostream& error) {
       !question.Ask(&Admin::GetPicture, v1::GetPictureRequest(), &picture)) {
     return kFailed;
   }
-  return question.Print(picture, RenderPicture(picture));
+  const bool to_terminal = &out == &std::cout;
+  const size_t columns = to_terminal ? ColumnsOf(STDOUT_FILENO, kColumnsOfAFile) : kColumnsOfAFile;
+  return question.Print(
+      picture, PaintAll(PictureLines(picture, columns), to_terminal && MayColour(STDOUT_FILENO)));
 }
 
 std::vector<FlagSpec> DecisionsFlags() { return {{"limit"}}; }

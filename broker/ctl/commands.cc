@@ -10,12 +10,14 @@
 #include "broker/ctl/drain_command.h"
 #include "broker/ctl/plan_command.h"
 #include "broker/ctl/simulate_command.h"
+#include "broker/ctl/watch_command.h"
 
 namespace vrambroker::ctl {
 namespace {
 
 std::vector<Command> All() {
   std::vector<Command> all = BrokerCommands();
+  all.insert(all.begin() + 1, WatchCommand());
   for (Command& command : std::vector<Command>{DrainCommand(), ConformanceCommand(),
                                                SimulateCommand(), PlanCommand()}) {
     all.push_back(std::move(command));

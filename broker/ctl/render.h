@@ -1,4 +1,4 @@
-// The broker's picture and decisions as text for people. Pure.
+// What a broker says as text for people: tables, sizes, decisions. Pure.
 #pragma once
 
 #include <string>
@@ -17,14 +17,9 @@ inline constexpr size_t kMaxCellColumns = 48;
 // printable ASCII; longer ones than kMaxCellColumns, but those of the last column, are shortened.
 std::string RenderTable(const std::vector<std::vector<std::string>>& rows);
 
-// `part` of `whole` as a bar of `width` characters at most; anything above 0 shows.
-std::string RenderBar(int64_t part, int64_t whole, int width);
-
 // "1.50 GiB", "216.2 MiB", "512 B"; below 0 with a sign.
 std::string RenderBytes(int64_t bytes);
 
-// The ledger of each device with bars, its components, the sessions, and who waits for what.
-std::string RenderPicture(const v1::Picture& picture);
 // "attached", "lost", "gone".
 std::string SessionStateWord(v1::SessionState state);
 // What is unusual about a session, in words. Empty: nothing.
