@@ -7,8 +7,9 @@ readonly ROOT="$PWD"
 readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc++-dev protobuf-compiler
   protobuf-compiler-grpc libprotobuf-dev libabsl-dev prometheus-cpp-dev libgtest-dev libgmock-dev
   libbenchmark-dev nlohmann-json3-dev libssl-dev openssl)
-# Prometheus itself and promtool: the tests let a real one scrape the broker, and check its rules.
-readonly TEST_PACKAGES=(prometheus)
+# Prometheus itself and promtool: the tests let a real one scrape the broker, and check its rules. The shells:
+# asked what they complete.
+readonly TEST_PACKAGES=(prometheus zsh fish)
 readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev python3-venv)
 # Each fuzzer: its name, what it starts from, the longest input in bytes, and the runs of a test of it, some 10 s
 # for each of two seeds.

@@ -10,6 +10,10 @@ namespace vrambroker::ctl {
 namespace {
 
 absl::Status Unknown(const std::string& name, const std::vector<FlagSpec>& specs) {
+  if (specs.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is no flag of this command: it has none"));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "--", name, " is no flag of this command: ",
       absl::StrJoin(

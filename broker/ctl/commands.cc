@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "broker/ctl/broker_commands.h"
+#include "broker/ctl/completion.h"
 #include "broker/ctl/conformance_command.h"
 #include "broker/ctl/drain_command.h"
 #include "broker/ctl/plan_command.h"
@@ -18,8 +19,9 @@ namespace {
 std::vector<Command> All() {
   std::vector<Command> all = BrokerCommands();
   all.insert(all.begin() + 1, WatchCommand());
-  for (Command& command : std::vector<Command>{DrainCommand(), ConformanceCommand(),
-                                               SimulateCommand(), PlanCommand()}) {
+  for (Command& command :
+       std::vector<Command>{DrainCommand(), ConformanceCommand(), SimulateCommand(), PlanCommand(),
+                            CompletionCommand()}) {
     all.push_back(std::move(command));
   }
   return all;

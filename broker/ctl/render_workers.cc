@@ -37,7 +37,7 @@ std::string Notes(const WorkerRow& row) {
 
 // "2 of 4": the next stage, counted from 1.
 std::string StageOf(const v1::RunPicture& run) {
-  if (run.next_stage() >= run.stages()) return "all done";
+  if (run.next_stage() >= run.stages()) return "none left";
   return absl::StrCat(run.next_stage() + 1, " of ", run.stages());
 }
 

@@ -87,7 +87,7 @@ TEST(RunsTest, AreCountedAndListed) {
   EXPECT_EQ(RenderRuns(runs),
             "3 runs: 2 started, 1 waits\n"
             "  pipeline  run  driver      next stage  state\n"
-            "  images      9  driver\\x1b    all done  started\n"
+            "  images      9  driver\\x1b   none left  started\n"
             "  images     10  driver\\x1b      2 of 3  started\n"
             "  images     11  driver\\x1b      1 of 3  waits\n");
 }
