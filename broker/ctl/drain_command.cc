@@ -39,7 +39,9 @@ constexpr char kWhat[] =
     "  --wait-limit=DURATION          how long to wait at most, up to 24h; default: 10m\n";
 
 constexpr char kStatuses[] =
-    "  --timeout=DURATION             how long to wait for each answer, 1h at most; default: 5s\n\n"
+    "  --timeout=DURATION             how long to wait for each answer, and for a broker that "
+    "goes\n"
+    "                                 away meanwhile, 1h at most; default: 5s\n\n"
     "Exit status: 0 it drains (with --wait: and no use runs any more), 1 it was not confirmed, or\n"
     "uses still run after --wait-limit, or the broker was restarted meanwhile and drains no more,\n"
     "2 wrong arguments, nobody to ask, no answer, or a refusal.\n";
@@ -137,38 +139,55 @@ int TellRestarted(const Drainer& drainer, const DrainState& state) {
   return kNotSo;
 }
 
-int Drainer::Wait() const {
-  const absl::Time deadline = absl::Now() + wanted.wait_limit;
-  PictureWatcher watcher(channel, absl::Milliseconds(200));
-  DrainState state;
-  std::string told;
-  while (true) {
-    const PictureWatcher::News news = watcher.Take();
-    if (!news.status.ok()) {
-      TellFailure(news.status, wanted.connection, error);
-      return kFailed;
-    }
-    if (news.picture != nullptr) {
-      state = DrainStateOf(*news.picture);
-      if (!state.draining) return TellRestarted(*this, state);
-      if (state.running.empty()) break;
-      const std::string progress = DrainProgress(state);
-      if (progress != told) error << "vramctl: waiting: " << progress << "\n" << std::flush;
-      told = progress;
-    }
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) {
-      error << "vramctl: uses still run after " << absl::FormatDuration(wanted.wait_limit)
-            << ", the --wait-limit; the broker drains on\n";
-      Report(state);
-      return kNotSo;
-    }
-    pollfd news_fd = {watcher.fd(), POLLIN, 0};
-    poll(&news_fd, 1,
-         static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1000)));
+// How a look at the picture leaves the wait: an exit status, or none, to go on.
+struct Waiting {
+  const Drainer& drainer;
+  absl::Time deadline;
+  DrainState state = {};
+  std::string told = {};
+  // Of a connection that is broken; the status that it broke with.
+  absl::Time broken_since = absl::InfiniteFuture();
+  grpc::Status status = {};
+
+  std::optional<int> Look(const PictureWatcher::News& news, absl::Time now);
+};
+
+std::optional<int> Waiting::Look(const PictureWatcher::News& news, absl::Time now) {
+  const Connection& connection = drainer.wanted.connection;
+  status = news.status;
+  broken_since = status.ok() ? absl::InfiniteFuture() : std::min(broken_since, now);
+  if (news.over || now - broken_since > connection.timeout) {
+    TellFailure(status, connection, drainer.error);
+    return kFailed;
   }
-  Report(state);
-  return kDone;
+  if (news.picture != nullptr) {
+    state = DrainStateOf(*news.picture);
+    if (!state.draining) return TellRestarted(drainer, state);
+    if (state.running.empty()) {
+      drainer.Report(state);
+      return kDone;
+    }
+    const std::string progress = DrainProgress(state);
+    if (progress != told) drainer.error << "vramctl: waiting: " << progress << "\n" << std::flush;
+    told = progress;
+  }
+  if (now < deadline) return std::nullopt;
+  drainer.error << "vramctl: uses still run after "
+                << absl::FormatDuration(drainer.wanted.wait_limit)
+                << ", the --wait-limit; the broker drains on\n";
+  drainer.Report(state);
+  return kNotSo;
+}
+
+int Drainer::Wait() const {
+  constexpr int kLookAgainMs = 100;
+  Waiting waiting = {*this, absl::Now() + wanted.wait_limit};
+  PictureWatcher watcher(channel, absl::Milliseconds(200));
+  while (true) {
+    if (const auto end = waiting.Look(watcher.Take(), absl::Now()); end.has_value()) return *end;
+    pollfd news = {watcher.fd(), POLLIN, 0};
+    poll(&news, 1, kLookAgainMs);
+  }
 }
 
 int Drain(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error) {

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "broker/ctl/printable.h"
 #include "broker/ctl/render.h"
 
 namespace vrambroker::ctl {
@@ -184,9 +185,22 @@ std::string Uses(const v1::ExplainDecisionResponse& why) {
   return rows.size() == 1 ? "  No use was known to come.\n" : RenderTable(rows);
 }
 
+v1::ExplainDecisionResponse WithPrintableNames(v1::ExplainDecisionResponse why) {
+  v1::Decision* decision = why.mutable_decision();
+  decision->set_component_id(PrintableAscii(decision->component_id()));
+  decision->set_text(PrintableAscii(decision->text()));
+  for (v1::ExplainedComponent& one : *why.mutable_components())
+    one.set_id(PrintableAscii(one.id()));
+  for (v1::ExplainedUse& one : *why.mutable_uses()) {
+    one.set_component_id(PrintableAscii(one.component_id()));
+  }
+  return why;
+}
+
 }  // namespace
 
-std::string RenderExplanation(const v1::ExplainDecisionResponse& why) {
+std::string RenderExplanation(const v1::ExplainDecisionResponse& as_sent) {
+  const v1::ExplainDecisionResponse why = WithPrintableNames(as_sent);
   std::string out = Head(why.decision());
   if (!why.planned()) {
     return absl::StrCat(out, "  It needed no plan: ", WithoutPlan(why.decision().kind()), ".\n");

@@ -57,8 +57,7 @@ absl::Status Terminal::Enter() {
   modes.c_cc[VTIME] = 0;
   if (tcsetattr(STDIN_FILENO, TCSADRAIN, &modes) != 0) return Fault("set");
   entered_ = true;
-  Forget();
-  return WriteAll(kTake);
+  return WriteAll(absl::StrCat(kTake, kClear));
 }
 
 void Terminal::Leave() {
@@ -77,15 +76,9 @@ TerminalSize Terminal::Size() const {
   return result;
 }
 
-absl::Status Terminal::Draw(const std::string& drawing) {
-  if (!clear_ && drawing == drawn_) return absl::OkStatus();
-  absl::Status status = WriteAll(clear_ ? absl::StrCat(kClear, drawing) : drawing);
-  drawn_ = drawing;
-  clear_ = false;
-  return status;
-}
+absl::Status Terminal::Write(const std::string& drawing) { return WriteAll(drawing); }
 
-void Terminal::Forget() { clear_ = true; }
+absl::Status Terminal::Clear() { return WriteAll(kClear); }
 
 std::string Terminal::Read() {
   char buffer[256];

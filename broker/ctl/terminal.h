@@ -30,17 +30,17 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // Takes the alternate screen and the keys; again after Leave, or after somebody else has changed
-  // its modes.
+  // Takes the alternate screen, which is blank then, and the keys; again after Leave, or after
+  // somebody else has changed its modes.
   absl::Status Enter();
   // Gives back the screen, the cursor and the modes as they were before the first Enter.
   void Leave();
   TerminalSize Size() const;
-  // One write for a whole drawing, none where it is the same as the last. INTERNAL where it cannot
-  // be written to.
-  absl::Status Draw(const std::string& drawing);
-  // The next Draw writes whatever it is given, on a cleared screen.
-  void Forget();
+  // In one write, which may be short: nothing is lost of it. INTERNAL where it cannot be written
+  // to.
+  absl::Status Write(const std::string& drawing);
+  // A blank screen.
+  absl::Status Clear();
   // What was typed: at least one byte, once the descriptor of standard input is readable. Empty:
   // the terminal is gone.
   std::string Read();
@@ -49,8 +49,6 @@ class Terminal {
   bool entered_ = false;
   bool saved_ = false;
   termios before_ = {};
-  std::string drawn_;
-  bool clear_ = true;
 };
 
 }  // namespace vrambroker::ctl

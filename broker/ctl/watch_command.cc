@@ -123,6 +123,7 @@ class Watch {
   std::optional<int> TakeNews();
   std::optional<int> Show();
   std::optional<int> Draw();
+  std::optional<int> EnterScreen();
   std::optional<int> Wait();
   std::optional<int> TakeSignals();
   std::optional<int> TakeKeys();
@@ -148,6 +149,8 @@ class Watch {
   KeyReader keys_;
   WatchView view_;
   WatchFrame frame_;
+  std::vector<std::string> drawn_;  // what the screen shows
+  bool stale_ = true;               // nobody knows what it shows
 };
 
 int Watch::Run() {
@@ -211,8 +214,7 @@ std::optional<int> Watch::Show() {
   if (wanted_.screen) {
     if (on_screen_) return std::nullopt;
     on_screen_ = true;
-    const absl::Status entered = terminal_.Enter();
-    return entered.ok() ? std::nullopt : std::optional<int>(Fail(entered));
+    return EnterScreen();
   }
   if (wanted_.connection.json) {
     const auto json = JsonOf(*picture_, /*lines=*/false);
@@ -236,9 +238,22 @@ std::optional<int> Watch::Draw() {
   const absl::Time now = absl::Now();
   frame_ = MakeFrame({wanted_.connection.address, picture_.get(), now - received_, now, trouble_},
                      view_, size.columns, size.rows);
-  const absl::Status drawn =
-      terminal_.Draw(DrawingOf(frame_.lines, size.columns, MayColour(STDOUT_FILENO)));
+  const bool colour = MayColour(STDOUT_FILENO);
+  std::vector<std::string> lines;
+  for (const Line& line : frame_.lines) lines.push_back(Paint(line, colour, size.columns));
+  absl::Status drawn;
+  if (stale_) drawn = terminal_.Clear();
+  if (stale_) drawn_.clear();
+  stale_ = false;
+  if (drawn.ok()) drawn = terminal_.Write(DrawingOf(lines, drawn_));
+  drawn_ = std::move(lines);
   return drawn.ok() ? std::nullopt : std::optional<int>(Fail(drawn));
+}
+
+std::optional<int> Watch::EnterScreen() {
+  stale_ = true;
+  const absl::Status entered = terminal_.Enter();
+  return entered.ok() ? std::nullopt : std::optional<int>(Fail(entered));
 }
 
 std::optional<int> Watch::Wait() {
@@ -258,12 +273,11 @@ std::optional<int> Watch::TakeSignals() {
   while (const int signal = signals_->Next()) {
     if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return kDone;
     if (!on_screen_) continue;
-    if (signal == SIGWINCH) terminal_.Forget();
-    if (signal == SIGTSTP) return Suspend();
-    if (signal == SIGCONT) {
-      const absl::Status entered = terminal_.Enter();
-      if (!entered.ok()) return Fail(entered);
-    }
+    if (signal == SIGWINCH) stale_ = true;
+    std::optional<int> end;
+    if (signal == SIGTSTP) end = Suspend();
+    if (signal == SIGCONT) end = EnterScreen();
+    if (end.has_value()) return end;
   }
   return std::nullopt;
 }
@@ -271,8 +285,7 @@ std::optional<int> Watch::TakeSignals() {
 std::optional<int> Watch::Suspend() {
   terminal_.Leave();
   raise(SIGSTOP);
-  const absl::Status entered = terminal_.Enter();
-  return entered.ok() ? std::nullopt : std::optional<int>(Fail(entered));
+  return EnterScreen();
 }
 
 std::optional<int> Watch::TakeKeys() {
@@ -280,7 +293,7 @@ std::optional<int> Watch::TakeKeys() {
   if (typed.empty()) return kDone;
   for (const Key key : keys_.Feed(typed)) {
     if (key == Key::kQuit) return kDone;
-    if (key == Key::kRedraw) terminal_.Forget();
+    if (key == Key::kRedraw) stale_ = true;
     view_ = After(key, view_, *picture_, frame_);
   }
   return std::nullopt;

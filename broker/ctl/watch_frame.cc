@@ -283,12 +283,11 @@ WatchView After(Key key, const WatchView& view, const v1::Picture& picture,
   return next;
 }
 
-std::string DrawingOf(const std::vector<Line>& lines, size_t columns, bool colour) {
-  // From the top left on, each line over what was there, the rest of it cleared.
-  std::string out = "\x1b[H";
-  for (size_t i = 0; i < lines.size(); ++i) {
-    absl::StrAppend(&out, Paint(lines[i], colour, columns), "\x1b[K",
-                    i + 1 < lines.size() ? "\r\n" : "");
+std::string DrawingOf(const std::vector<std::string>& now, const std::vector<std::string>& before) {
+  std::string out;
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (i < before.size() ? now[i] == before[i] : now[i].empty()) continue;
+    absl::StrAppend(&out, "\x1b[", i + 1, ";1H", now[i], "\x1b[K");
   }
   return out;
 }

@@ -68,8 +68,10 @@ WatchFrame MakeFrame(const WatchScene& scene, const WatchView& view, size_t colu
 WatchView After(Key key, const WatchView& view, const v1::Picture& picture,
                 const WatchFrame& frame);
 
-// The bytes that draw these lines on a terminal without clearing it first.
-std::string DrawingOf(const std::vector<Line>& lines, size_t columns, bool colour);
+// The bytes that turn a screen that shows the lines `before` into one that shows `now`, each cut to
+// the screen's width already: only lines that differ are written, each over what was there. Without
+// `before` the screen is blank.
+std::string DrawingOf(const std::vector<std::string>& now, const std::vector<std::string>& before);
 
 // The picture as it would read now, as far as time alone goes: for how long uses wait, and how long
 // a recovery still lasts.

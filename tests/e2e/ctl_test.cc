@@ -110,6 +110,33 @@ TEST_F(CtlTest, ADrainIsConfirmedWaitedForAndSeen) {
   EXPECT_EQ(Vramctl({"health", "--format=json"}).output, "{\"serving\": false}\n");
 }
 
+TEST_F(CtlTest, AWaitForADrainEndsWithTheBroker) {
+  StartBroker();
+  StageWorker& encoder = StartWorker("encoder", {.pass_seconds = 0.1});
+  const std::unique_ptr<StageCall> call = encoder.Begin(Stage(0, 1000));
+  ASSERT_TRUE(Eventually([&] { return Component("encoder/encoder").use_id() != 0; }));
+  const auto drain = [&](const std::string& name, const std::string& timeout) {
+    return StartProgram(name, {Program("vramctl"), "drain", "--yes", "--wait",
+                               "--timeout=" + timeout, "--address=" + broker_address()});
+  };
+  const std::unique_ptr<Process> patient = drain("patient", "30s");
+  const std::unique_ptr<Process> hasty = drain("hasty", "100ms");
+  for (const auto& one : {patient.get(), hasty.get()}) {
+    ASSERT_TRUE(WaitFor([&] {
+      return one->Log().find("waiting: 1 use runs") != std::string::npos;
+    })) << one->Log();
+  }
+  broker().Kill();
+  EXPECT_TRUE(WaitFor([&] { return !hasty->Running(); }));
+  EXPECT_THAT(hasty->Log(), HasSubstr("the broker at " + broker_address()));
+  EXPECT_TRUE(patient->Running());
+  StartBroker();
+  EXPECT_TRUE(WaitFor([&] { return !patient->Running(); }));
+  EXPECT_THAT(patient->Log(),
+              AllOf(HasSubstr("the broker was restarted meanwhile"), HasSubstr("not draining: ")));
+  call->Cancel();
+}
+
 TEST_F(CtlTest, ABrokerThatIsAwayIsAFailureOfEveryCommand) {
   MakeCard({});
   for (const std::vector<std::string>& command : {std::vector<std::string>{"status"},

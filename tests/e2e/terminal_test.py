@@ -72,8 +72,9 @@ class Screen:
                 self.cursor = letter == "h"
             else:
                 raise AssertionError(f"an unknown mode: {numbers}")
-        elif letter == "H" and not numbers:
-            self.x = self.y = 0
+        elif letter == "H":
+            row, column = numbers.split(";")
+            self.x, self.y = int(column) - 1, int(row) - 1
         elif letter == "K" and not numbers:
             self.lines[self.y][self.x:] = [" "] * max(0, self.columns - self.x)
         elif letter == "J" and numbers == "2":
@@ -220,13 +221,14 @@ class WatchTest(TerminalTest):
         self.assertEqual(session.end(), 0)
         self.assert_restored(session)
 
-    def test_nothing_is_written_while_nothing_changes(self):
+    def test_only_what_changes_is_written(self):
         self.start_broker()
         session = self.session("watch")
         self.assert_shows(session, "no components")
         clears = session.screen.clears
         session.until(lambda: "unchanged for" in session.screen.text())
         self.assertEqual(session.screen.clears, clears, "lines are written over, the screen is not cleared")
+        self.assertEqual(session.raw.count("no components"), 1, "what does not change is not written again")
         session.type("\x0c")
         self.assertTrue(session.until(lambda: session.screen.clears == clears + 1), "Ctrl-L draws anew")
         session.type("q")

@@ -121,5 +121,14 @@ TEST(RenderExplanation, ADecisionWithoutAPlanSaysSo) {
   EXPECT_THAT(text, Not(HasSubstr("What was known")));
 }
 
+TEST(RenderExplanation, ShowsNoOrdersOfATerminal) {
+  v1::ExplainDecisionResponse why = Kept();
+  why.mutable_decision()->set_text("kept\x1b[2J\n");
+  why.mutable_uses(0)->set_component_id("a\x07");
+  const std::string text = RenderExplanation(why);
+  EXPECT_EQ(text.find_first_of("\x1b\x07"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("kept\\x1b[2J\\x0a"));
+}
+
 }  // namespace
 }  // namespace vrambroker::ctl

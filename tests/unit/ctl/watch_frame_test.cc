@@ -154,9 +154,11 @@ TEST(After, ScrollsWithinTheBody) {
   EXPECT_THAT(TextOf(MakeFrame(scene, {"", 0, true}, 80, 30)), HasSubstr("Classes of the ledger"));
 }
 
-TEST(DrawingOf, WritesOverWhatWasThere) {
-  EXPECT_EQ(DrawingOf({{{"one", Style::kHead}}, {{"two"}}}, 2, false),
-            "\x1b[Hon\x1b[K\r\ntw\x1b[K");
+TEST(DrawingOf, WritesTheLinesThatDiffer) {
+  EXPECT_EQ(DrawingOf({"one", "", "three"}, {}), "\x1b[1;1Hone\x1b[K\x1b[3;1Hthree\x1b[K");
+  EXPECT_EQ(DrawingOf({"one", "", "3"}, {"one", "two", "three"}),
+            "\x1b[2;1H\x1b[K\x1b[3;1H3\x1b[K");
+  EXPECT_EQ(DrawingOf({"one"}, {"one"}), "");
 }
 
 TEST(Aged, MovesWhatTimeMoves) {
