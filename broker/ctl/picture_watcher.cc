@@ -81,7 +81,7 @@ grpc::Status PictureWatcher::WatchOnce() {
     Tell(std::make_shared<const v1::Picture>(std::move(picture)), grpc::Status::OK, false);
     picture.Clear();
   }
-  const grpc::Status status = reader->Finish();
+  grpc::Status status = reader->Finish();
   const std::lock_guard<std::mutex> lock(mutex_);
   context_ = nullptr;
   return status;

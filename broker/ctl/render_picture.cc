@@ -1,6 +1,7 @@
 #include "broker/ctl/render_picture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -111,7 +112,7 @@ std::vector<int> BarCells(const std::vector<int64_t>& parts, int cells) {
   int done = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     end += share(i);
-    const int until = static_cast<int>(end / whole * cells + 0.5);
+    const int until = static_cast<int>(std::lround(end / whole * cells));
     taken[i] = std::exchange(done, until);
     taken[i] = until - taken[i];
   }
@@ -128,6 +129,7 @@ std::vector<int> BarCells(const std::vector<int64_t>& parts, int cells) {
 Line LedgerBar(const v1::DevicePicture& device, size_t columns) {
   const std::vector<LedgerClass> classes = ClassesOf(device);
   std::vector<int64_t> parts;
+  parts.reserve(classes.size());
   for (const LedgerClass& one : classes) parts.push_back(one.bytes);
   const std::vector<int> cells = BarCells(parts, static_cast<int>(columns - 2));
   Line bar = {{"["}};
