@@ -75,9 +75,10 @@ TEST(WorkersTest, JsonIsValidWhateverTheNames) {
 TEST(RunsTest, AreCountedAndListed) {
   EXPECT_EQ(RenderRuns({}), "no declared runs\n");
   v1::ListRunsResponse runs;
+  uint64_t id = 9;
   for (int i = 0; i < 3; ++i) {
     v1::RunPicture* run = runs.add_runs();
-    run->set_run_id(static_cast<uint64_t>(9 + i));
+    run->set_run_id(id++);
     run->set_pipeline("images");
     run->set_driver("driver\x1b");
     run->set_stages(3);
