@@ -6,7 +6,7 @@ readonly ROOT="$PWD"
 
 readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc++-dev protobuf-compiler
   protobuf-compiler-grpc libprotobuf-dev libabsl-dev prometheus-cpp-dev libgtest-dev libgmock-dev
-  libbenchmark-dev nlohmann-json3-dev libssl-dev openssl)
+  libbenchmark-dev nlohmann-json3-dev libcpp-httplib-dev libssl-dev openssl)
 # Prometheus itself and promtool: the tests let a real one scrape the broker, and check its rules. The shells:
 # asked what they complete.
 readonly TEST_PACKAGES=(prometheus zsh fish)

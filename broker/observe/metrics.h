@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "broker/observe/host_and_port.h"
 #include "broker/observe/metric_families.h"
 
 namespace vrambroker::observe {
@@ -40,8 +40,8 @@ class Metrics : public prometheus::Collectable {
 // second.
 class MetricsEndpoint {
  public:
-  // `address`: HOST:PORT, the host an IPv4 address, an IPv6 address in brackets, or localhost. Port
-  // 0: any that is free. FAILED_PRECONDITION where the address cannot be had.
+  // `address`: as ParseHostAndPort takes it, else INVALID_ARGUMENT. FAILED_PRECONDITION where it
+  // cannot be had.
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Open(
       const std::string& address, std::shared_ptr<prometheus::Collectable> metrics);
 
@@ -62,6 +62,8 @@ class MetricsEndpoint {
 };
 
 // INVALID_ARGUMENT unless Open may take it.
-absl::Status CheckMetricsAddress(absl::string_view address);
+inline absl::Status CheckMetricsAddress(absl::string_view address) {
+  return CheckHttpAddress(address);
+}
 
 }  // namespace vrambroker::observe

@@ -7,6 +7,7 @@
 #include "broker/server/checks.h"
 #include "broker/server/convert_answers.h"
 #include "broker/server/convert_explanation.h"
+#include "broker/server/looks.h"
 
 namespace vrambroker::server {
 namespace {
@@ -22,17 +23,6 @@ class LookCall final : public UnaryCall {
     Finish(status == nullptr ? grpc::Status::OK : ToGrpc(*status));
   }
 };
-
-void CopyDecisions(const core::Machine& machine, size_t limit, core::DecisionId after,
-                   v1::ListDecisionsResponse* out) {
-  const auto& all = machine.decisions();
-  auto first = std::upper_bound(
-      all.begin(), all.end(), after,
-      [](core::DecisionId id, const core::Decision& decision) { return id < decision.id; });
-  const size_t left = static_cast<size_t>(all.end() - first);
-  if (left > limit) first += static_cast<std::ptrdiff_t>(left - limit);
-  for (; first != all.end(); ++first) Write(*first, out->add_decisions());
-}
 
 }  // namespace
 

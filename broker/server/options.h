@@ -58,6 +58,10 @@ struct Options {
   std::string metrics_address;
   // The broker starts without metrics where that address cannot be had: nobody has asked for it.
   bool metrics_if_possible = false;
+  // HOST:PORT of the page for people. Empty: it is not served.
+  std::string page_address;
+  // As metrics_if_possible.
+  bool page_if_possible = false;
   // Times of the decisions; its epoch is set at the start.
   core::Config core = LoadingAhead();
 

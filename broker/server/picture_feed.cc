@@ -69,15 +69,15 @@ PictureFeed::PictureFeed(const Clock& clock, Alarms* alarms, std::function<void(
   alarm_ = alarms_->Add([this] { Ring(); });
 }
 
-absl::Status PictureFeed::Add(const std::shared_ptr<PictureStream>& stream) {
+absl::Status PictureFeed::Add(std::shared_ptr<PictureWatcher> watcher) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return absl::UnavailableError("the broker is stopping; watch again with backoff");
-  std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.stream->done(); });
+  std::erase_if(watchers_, [](const Entry& entry) { return entry.watcher->done(); });
   if (watchers_.size() >= kMaxWatchers) {
     return absl::ResourceExhaustedError(absl::StrCat(
         watchers_.size(), " watch the picture, at most ", kMaxWatchers, "; use GetPicture"));
   }
-  watchers_.push_back({stream, clock_.Now(), true});
+  watchers_.push_back({std::move(watcher), clock_.Now(), true});
   SetAlarmLocked();
   return absl::OkStatus();
 }
@@ -85,14 +85,14 @@ absl::Status PictureFeed::Add(const std::shared_ptr<PictureStream>& stream) {
 void PictureFeed::Changed() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (watchers_.empty()) return;
-  for (Watcher& watcher : watchers_) watcher.stale = true;
+  for (Entry& entry : watchers_) entry.stale = true;
   SetAlarmLocked();
 }
 
 void PictureFeed::SetAlarmLocked() {
   absl::Time next = absl::InfiniteFuture();
-  for (const Watcher& watcher : watchers_) {
-    if (watcher.stale) next = std::min(next, watcher.due);
+  for (const Entry& entry : watchers_) {
+    if (entry.stale) next = std::min(next, entry.due);
   }
   if (next != absl::InfiniteFuture()) alarms_->SetNoLaterThan(alarm_, next);
 }
@@ -100,36 +100,36 @@ void PictureFeed::SetAlarmLocked() {
 void PictureFeed::Ring() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::erase_if(watchers_, [](const Watcher& watcher) { return watcher.stream->done(); });
+    std::erase_if(watchers_, [](const Entry& entry) { return entry.watcher->done(); });
     if (watchers_.empty()) return;
   }
   want_picture_();
 }
 
-void PictureFeed::Deliver(const PictureStream::PicturePtr& picture) {
+void PictureFeed::Deliver(const PictureWatcher::PicturePtr& picture) {
   const absl::Time now = clock_.Now();
-  std::vector<std::shared_ptr<PictureStream>> due;
+  std::vector<std::shared_ptr<PictureWatcher>> due;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (Watcher& watcher : watchers_) {
-      if (!watcher.stale || watcher.due > now) continue;
-      watcher.stale = false;
-      watcher.due = now + watcher.stream->min_interval;
-      due.push_back(watcher.stream);
+    for (Entry& entry : watchers_) {
+      if (!entry.stale || entry.due > now) continue;
+      entry.stale = false;
+      entry.due = now + entry.watcher->min_interval();
+      due.push_back(entry.watcher);
     }
     SetAlarmLocked();
   }
-  for (const auto& stream : due) stream->Send(picture);
+  for (const auto& watcher : due) watcher->Send(picture);
 }
 
 void PictureFeed::Close(const absl::Status& status) {
-  std::vector<Watcher> watchers;
+  std::vector<Entry> watchers;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
     watchers.swap(watchers_);
   }
-  for (const Watcher& watcher : watchers) watcher.stream->Close(status);
+  for (const Entry& entry : watchers) entry.watcher->Close(status);
 }
 
 }  // namespace vrambroker::server

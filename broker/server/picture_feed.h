@@ -17,26 +17,39 @@
 
 namespace vrambroker::server {
 
-// The stream of one watcher. While it is being written to, only the newest picture waits for it: a
-// slow reader misses pictures, costs two at most, and holds nobody up. Thread-safe.
-class PictureStream : public grpc::ServerWriteReactor<v1::Picture> {
+// Somebody who watches the picture. Thread-safe; nothing blocks.
+class PictureWatcher {
  public:
   using PicturePtr = std::shared_ptr<const v1::Picture>;
 
-  static std::shared_ptr<PictureStream> Create(absl::Duration min_interval);
-  void Send(PicturePtr picture);
-  void Close(const absl::Status& status);
-  bool done() const;
+  virtual ~PictureWatcher() = default;
+  virtual void Send(PicturePtr picture) = 0;
+  // No picture comes any more.
+  virtual void Close(const absl::Status& status) = 0;
+  // It wants no more, and is forgotten.
+  virtual bool done() const = 0;
+  // From one picture to the next, at least.
+  virtual absl::Duration min_interval() const = 0;
+};
 
-  const absl::Duration min_interval;
+// The stream of one watcher. While it is being written to, only the newest picture waits for it: a
+// slow reader misses pictures, costs two at most, and holds nobody up.
+class PictureStream : public grpc::ServerWriteReactor<v1::Picture>, public PictureWatcher {
+ public:
+  static std::shared_ptr<PictureStream> Create(absl::Duration min_interval);
+  void Send(PicturePtr picture) override;
+  void Close(const absl::Status& status) override;
+  bool done() const override;
+  absl::Duration min_interval() const override { return min_interval_; }
 
  private:
-  explicit PictureStream(absl::Duration interval) : min_interval(interval) {}
+  explicit PictureStream(absl::Duration interval) : min_interval_(interval) {}
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
   void Proceed(std::unique_lock<std::mutex> lock);
 
+  const absl::Duration min_interval_;
   mutable std::mutex mutex_;
   PicturePtr writing_;
   PicturePtr next_;
@@ -58,15 +71,15 @@ class PictureFeed {
   PictureFeed(const Clock& clock, Alarms* alarms, std::function<void()> want_picture);
 
   // RESOURCE_EXHAUSTED past the bound, UNAVAILABLE once closed.
-  absl::Status Add(const std::shared_ptr<PictureStream>& stream);
+  absl::Status Add(std::shared_ptr<PictureWatcher> watcher);
   // The picture may differ from the last one.
   void Changed();
-  void Deliver(const PictureStream::PicturePtr& picture);
+  void Deliver(const PictureWatcher::PicturePtr& picture);
   void Close(const absl::Status& status);
 
  private:
-  struct Watcher {
-    std::shared_ptr<PictureStream> stream;
+  struct Entry {
+    std::shared_ptr<PictureWatcher> watcher;
     absl::Time due;
     bool stale = true;
   };
@@ -80,7 +93,7 @@ class PictureFeed {
   size_t alarm_ = 0;
   std::mutex mutex_;
   bool closed_ = false;
-  std::vector<Watcher> watchers_;
+  std::vector<Entry> watchers_;
 };
 
 }  // namespace vrambroker::server

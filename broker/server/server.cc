@@ -16,6 +16,7 @@
 #include "broker/server/callers.h"
 #include "broker/server/devices.h"
 #include "broker/server/engine.h"
+#include "broker/server/page_source.h"
 #include "broker/server/picture_feed.h"
 #include "broker/server/readings.h"
 #include "broker/server/tls_listener.h"
@@ -67,6 +68,7 @@ struct Server::Parts {
   absl::Status StartServing();
   absl::Status StartReadings();
   absl::Status StartMetrics();
+  absl::Status StartPage();
   void LogStart();
   void Stop();
 
@@ -97,6 +99,9 @@ struct Server::Parts {
   std::vector<std::string> addresses;
   // Its scrapes ask the engine.
   std::unique_ptr<observe::MetricsEndpoint> metrics;
+  // Asks the engine, and watches the feed.
+  std::unique_ptr<PageSource> page_source;
+  std::unique_ptr<page::Page> page;
   bool stopped = false;
 };
 
@@ -251,6 +256,20 @@ absl::Status Server::Parts::StartMetrics() {
   return absl::OkStatus();
 }
 
+absl::Status Server::Parts::StartPage() {
+  if (options.page_address.empty()) return absl::OkStatus();
+  page_source = std::make_unique<PageSource>(engine.get(), feed.get());
+  auto opened = page::Page::Open(options.page_address, page_source->Sources());
+  if (opened.ok()) {
+    page = *std::move(opened);
+  } else if (options.page_if_possible) {
+    log.Write(LogLine{clock.Now(), "no_page", {{"error", opened.status().ToString()}}});
+  } else {
+    return opened.status();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Server::Parts::Open() {
   if (absl::Status status = CheckTransports(options); !status.ok()) return status;
   RaiseDescriptorLimit();
@@ -264,6 +283,7 @@ absl::Status Server::Parts::Open() {
   if (absl::Status status = StartReadings(); !status.ok()) return status;
   engine->WatchRecorded();
   if (absl::Status status = StartMetrics(); !status.ok()) return status;
+  if (absl::Status status = StartPage(); !status.ok()) return status;
   LogStart();
   return absl::OkStatus();
 }
@@ -276,6 +296,7 @@ void Server::Parts::LogStart() {
                                ", reserve ", core::ToString(device.spec.reserve)));
   }
   if (metrics != nullptr) line.fields.emplace_back("metrics", metrics->address());
+  if (page != nullptr) line.fields.emplace_back("page", absl::StrCat("http://", page->address()));
   log.Write(std::move(line));
 }
 
@@ -286,6 +307,7 @@ void Server::Parts::Stop() {
     if (auto* health = server->GetHealthCheckService()) health->SetServingStatus(false);
   }
   metrics.reset();
+  page.reset();
   for (const auto& listener : listeners) listener->Stop();
   if (readings != nullptr) readings->Stop();
   alarms.Stop();
@@ -311,6 +333,10 @@ const std::vector<std::string>& Server::addresses() const { return parts_->addre
 
 std::string Server::metrics_address() const {
   return parts_->metrics == nullptr ? "" : parts_->metrics->address();
+}
+
+std::string Server::page_address() const {
+  return parts_->page == nullptr ? "" : parts_->page->address();
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options,

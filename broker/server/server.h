@@ -28,7 +28,7 @@ struct ServerExtras {
 class Server {
  public:
   // Takes all locks before it listens anywhere. Serves when it returns. Errors as OpenDevices and
-  // UnixListener::Open; FAILED_PRECONDITION for a TCP or metrics address that cannot be had.
+  // UnixListener::Open; FAILED_PRECONDITION for an address of TCP, metrics or page that cannot be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options,
                                                        const ServerExtras& extras);
   // As Stop().
@@ -42,6 +42,8 @@ class Server {
   const std::vector<std::string>& addresses() const;
   // Where metrics are served, HOST:PORT; empty: nowhere.
   std::string metrics_address() const;
+  // Where the page is served, HOST:PORT; empty: nowhere.
+  std::string page_address() const;
 
  private:
   struct Parts;

@@ -109,6 +109,8 @@ def include_fault(name: str, system: bool, header: str):
             return "only broker/observe includes stage_workers, and of it only stage_workers/card"
         if name.startswith("broker/observe/") and header.startswith(("vrambroker/", "grpc", "google/")):
             return "broker/observe knows no wire format"
+        if name.startswith("broker/page/") and header.startswith(("vrambroker/", "grpc", "google/", "broker/server/")):
+            return "broker/page knows neither the wire format nor the server: it is given texts"
     elif name.startswith("client/"):
         if header.startswith(("broker/", "stage_workers/")):
             return "the client knows the contract only, neither the broker nor the workers"

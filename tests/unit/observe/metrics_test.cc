@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "broker/observe/host_and_port.h"
 #include "broker/observe/unique_fd.h"
 #include "tests/http_get.h"
 
@@ -87,11 +88,11 @@ TEST(MetricsEndpoint, AClientThatSaysNothingHoldsNobodyUpForLong) {
 
 TEST(MetricsAddress, HostsAreAddressesAndPortsArePorts) {
   for (const char* good : {"127.0.0.1:9464", "0.0.0.0:0", "localhost:65535", "[::1]:9464"}) {
-    EXPECT_TRUE(CheckMetricsAddress(good).ok()) << good;
+    EXPECT_TRUE(CheckHttpAddress(good).ok()) << good;
   }
   for (const char* bad : {"", "9464", ":9464", "example.org:9464", "127.0.0.1:65536", "::1:9464",
                           "127.0.0.1:9464s", "[127.0.0.1]:1", "127.0.0.1:1,[::]:2"}) {
-    const absl::Status status = CheckMetricsAddress(bad);
+    const absl::Status status = CheckHttpAddress(bad);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("'", bad, "'")));
   }
