@@ -15,6 +15,7 @@ namespace vrambroker::core {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+constexpr int kMaxLayersOfAll = std::numeric_limits<int>::max();
 
 }  // namespace
 
@@ -50,6 +51,10 @@ std::string Machine::Impl::Holders(const Device& device) const {
 }
 
 void Machine::Impl::RefuseInfeasible(const Device& device) {
+  const bool anybody = std::any_of(state.waiting.begin(), state.waiting.end(), [&](const auto& w) {
+    return state.sessions.at(w.second.session).device == device.spec.uuid;
+  });
+  if (!anybody) return;
   std::vector<uint64_t> refused;
   const Bytes ceiling = Ceiling(device);
   for (auto& [order, w] : state.waiting) {
@@ -61,6 +66,7 @@ void Machine::Impl::RefuseInfeasible(const Device& device) {
     if (state.draining || FewestBytes(c, w.spec) > ceiling) refused.push_back(order);
   }
   for (uint64_t order : refused) {
+    if (!state.waiting.contains(order)) continue;  // went with its group
     const WaitingUse& w = state.waiting.at(order);
     const Component& c = state.components.at(w.component);
     if (state.draining) {
@@ -91,14 +97,17 @@ uint64_t Machine::Impl::HolderOrder(const WaitingUse& w) const {
 }
 
 // Those that have waited past max_wait by age, and with them those that a running use waits for, by
-// the age of that; then by priority; then by age.
+// the age of that; then by priority; then by age. A group has the place of its oldest member on
+// every device; while members of it are missing, it has none.
 std::vector<uint64_t> Machine::Impl::QueueOrder(const Device& device) const {
   std::vector<std::tuple<bool, int, uint64_t, uint64_t>> keys;
   for (const auto& [order, w] : state.waiting) {
-    if (state.sessions.at(w.session).device != device.spec.uuid) continue;
+    if (state.sessions.at(w.session).device != device.spec.uuid || !IsComplete(w)) continue;
     const uint64_t holder = HolderOrder(w);
-    const bool aged = now - w.arrived >= config.max_wait || holder != 0;
-    keys.emplace_back(!aged, aged ? 0 : -w.spec.priority, holder != 0 ? holder : order, order);
+    const uint64_t place = PlaceOf(w);
+    const WaitingUse& first = state.waiting.at(place);
+    const bool aged = now - first.arrived >= config.max_wait || holder != 0;
+    keys.emplace_back(!aged, aged ? 0 : -first.spec.priority, holder != 0 ? holder : place, order);
   }
   std::sort(keys.begin(), keys.end());
   std::vector<uint64_t> orders;
@@ -114,6 +123,11 @@ void Machine::Impl::AdmitWaiting(Device* device) {
     for (auto& [order, w] : state.waiting) w.blocked_by = RecoveryText();
     return;
   }
+  for (auto& [order, w] : state.waiting) {
+    if (IsComplete(w)) continue;
+    w.blocked_by = absl::StrCat("members of its shard group that have not asked: ",
+                                WaitingOf(w.spec.group).size(), " of ", w.spec.group_size, " have");
+  }
   for (bool admitted = true; admitted;) {
     admitted = false;
     const WaitingUse* oldest = nullptr;
@@ -128,7 +142,9 @@ void Machine::Impl::AdmitWaiting(Device* device) {
         w.blocked_by = "another use of the same component";
       } else if (!first && w.spec.held_uses.empty() && MustComeToRest(*device)) {
         w.blocked_by = "a reading of the dead, which needs all uses to have ended";
-      } else if (TryAdmit(&w, device, first ? kNoLimit : LimitBeside(*oldest, *device))) {
+      } else if (w.spec.group.empty()
+                     ? TryAdmit(&w, device, first ? kNoLimit : LimitBeside(*oldest, *device))
+                     : TryAdmitGroup(w)) {
         admitted = true;
         break;
       }
@@ -136,6 +152,12 @@ void Machine::Impl::AdmitWaiting(Device* device) {
       if (oldest == nullptr) oldest = &w;
     }
   }
+}
+
+int64_t Machine::Impl::LimitOf(const WaitingUse& w) const {
+  const Device& device = state.devices.at(state.sessions.at(w.session).device);
+  const uint64_t first = QueueOrder(device).front();
+  return first == w.order ? kNoLimit : LimitBeside(state.waiting.at(first), device);
 }
 
 // What a younger use may be charged so that `oldest` still fits beside it, once all that is older
@@ -211,36 +233,37 @@ Machine::Impl::Obtainable Machine::Impl::WhatCanBeHad(const Component& c, const 
   return o;
 }
 
-// Admits the use with the size that the plan gives it, now or once the bytes for it have come.
-// `limit`: the most that it may be charged in all, so that an older one that waits still fits
-// beside it.
-bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
+// The size that the plan gives the use, or what it can have of that for now; unset: it waits, and
+// what it waits for was asked of those who have it. `limit`: the most that it may be charged in
+// all, so that an older one that waits still fits beside it. `cap`: the most layers that its group
+// can have.
+std::optional<Machine::Impl::Offer> Machine::Impl::Consider(WaitingUse* w, Device* device,
+                                                            int64_t limit, int cap) {
   const Component& c = state.components.at(w->component);
   const Ledger ledger = DeriveLedger(state, *device);
   if (ledger.Overcommitted() > Bytes()) {
     w->blocked_by = absl::StrCat("the card is overcommitted by ", ToString(ledger.Overcommitted()));
-    return false;
+    return std::nullopt;
   }
   const Sizing sizing(c, w->spec);
   const int64_t free = ledger.Free().count();
-  const int most = Most(c, w->spec);
+  const bool capped = cap < Most(c, w->spec);
+  const int most = std::min(cap, Most(c, w->spec));
   const int fewest = Fewest(c, w->spec);
   auto grantable = [&](int layers) {
     return layers >= sizing.charged() && sizing.Raise(layers) <= free &&
            sizing.Total(layers) <= limit && (!Falling(c) || layers <= c.target());
   };
   if (c.permanent() && grantable(most)) {
-    Grant(w, most, Reason::kPermanent);
-    return true;
+    return Offer{most, Reason::kPermanent, std::nullopt, false};
   }
   planned.reset();
-  const Problem problem = BuildProblem(*device, w);
+  Problem problem = BuildProblem(*device, w);
   // Fits whole, moves nobody, and nothing else is known to come that it could be in the way of.
   if (most == c.count() && grantable(most) && problem.plan.uses.size() <= 1) {
-    Grant(w, most, Reason::kFitsWhole);
-    return true;
+    return Offer{most, Reason::kFitsWhole, std::nullopt, false};
   }
-  const Plan plan = MakePlan(problem.plan);
+  Plan plan = MakePlan(problem.plan);
   const Basis rests_on(this, *device, problem, plan);
   int wanted = fewest;
   if (!c.permanent() && problem.deciding >= 0) {
@@ -249,14 +272,15 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
   while (wanted > fewest && sizing.Total(wanted) > limit) --wanted;
   if (sizing.Total(wanted) > limit) {
     w->blocked_by = "an older use that would not fit beside it";
-    return false;
+    return std::nullopt;
   }
   const Obtainable room = WhatCanBeHad(c, problem, plan, *device);
   bool beyond_plan = false;
   int layers = sizing.MostWithin(room.free + room.coming + room.by_plan, fewest, wanted);
   const int alone =
       sizing.MostWithin(std::min(limit, room.free + room.coming + room.at_most), wanted, most);
-  if (alone > std::max(layers, wanted) && BetterAlone(*w, c, std::max(layers, fewest), alone)) {
+  if (!capped && alone > std::max(layers, wanted) &&
+      BetterAlone(*w, c, std::max(layers, fewest), alone)) {
     beyond_plan = true;
     layers = wanted = alone;
   }
@@ -272,7 +296,7 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
     w->blocked_by = absl::StrCat(
         "uses that run: ", ToString(ledger.in_use), " in use, ", ToString(ledger.external),
         " external, ", ToString(ledger.draining), " draining, ", ToString(ledger.Free()), " free");
-    return false;
+    return std::nullopt;
   }
   // What is charged anyway may as well be used, unless it is held and the plan has it for others.
   const bool for_others = wanted < sizing.charged() && c.held > wanted;
@@ -280,17 +304,16 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
       grantable(sizing.charged())) {
     layers = sizing.charged();
   }
-  if (WaitsForAnEnd(w, c, layers, limit, room.free + room.coming + room.by_plan)) return false;
+  if (!capped && WaitsForAnEnd(w, c, layers, limit, room.free + room.coming + room.by_plan)) {
+    return std::nullopt;
+  }
+  const bool as_planned = problem.deciding >= 0 && plan.resident[problem.deciding] == layers;
   if (grantable(layers)) {
-    Grant(w, layers,
-          c.permanent()         ? Reason::kPermanent
-          : layers == c.count() ? Reason::kFitsWhole
-                                : Reason::kPlanned);
-    // What was planned with it begun is what is planned now.
-    if (problem.deciding >= 0 && plan.resident[problem.deciding] == layers) {
-      planned = Planned{device->spec.uuid, problem, plan};
-    }
-    return true;
+    const Reason reason = c.permanent()         ? Reason::kPermanent
+                          : layers == c.count() ? Reason::kFitsWhole
+                                                : Reason::kPlanned;
+    return Offer{layers, reason, Planned{device->spec.uuid, std::move(problem), std::move(plan)},
+                 as_planned};
   }
   if (c.target() > layers) {
     Revoke(&state.components.at(c.id), layers, Reason::kWantedByOthers, false,
@@ -301,17 +324,34 @@ bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
   const int at_once = sizing.MostWithin(free, std::max(fewest, sizing.charged()), layers);
   const double sigma = problem.plan.components[problem.index.at(c.id)].sigma;
   if (at_once >= 0 && grantable(at_once) && GrowWaitIsOver(w, c, sigma, layers, at_once)) {
-    Grant(w, at_once, Reason::kGrowWaitEnded);
-    return true;
+    return Offer{at_once, Reason::kGrowWaitEnded,
+                 Planned{device->spec.uuid, std::move(problem), std::move(plan)}, false};
   }
   if (Falling(c) && layers > c.target()) {
     w->blocked_by = absl::StrCat("its own release to ", c.target(), " layers is not reported yet");
-    return false;
+    return std::nullopt;
   }
   w->blocked_by = absl::StrCat(
       "bytes on their way: ", ToString(Bytes(std::max<int64_t>(0, sizing.Raise(layers) - free))),
       " missing, ", ToString(ledger.draining), " draining, ", ToString(ledger.pooled), " pooled");
-  return false;
+  return std::nullopt;
+}
+
+bool Machine::Impl::TryAdmit(WaitingUse* w, Device* device, int64_t limit) {
+  const std::optional<Offer> offer = Consider(w, device, limit, kMaxLayersOfAll);
+  if (offer.has_value()) Accept(w, *offer);
+  return offer.has_value();
+}
+
+void Machine::Impl::Accept(WaitingUse* w, const Offer& offer) {
+  if (!offer.planned.has_value()) return Grant(w, offer.layers, offer.reason);
+  const Planned& p = *offer.planned;
+  {
+    const Basis rests_on(this, state.devices.at(p.device), p.problem, p.plan);
+    Grant(w, offer.layers, offer.reason);
+  }
+  // What was planned with it begun is what is planned now.
+  if (offer.as_planned) planned = p;
 }
 
 void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
@@ -340,6 +380,7 @@ void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {
   c.pace = 0;
   c.target_sent = c.last_reminder = now;
   NoteHeld(layers, &c);
+  if (w->spec.group.empty()) LeavePeers(&c);
   VRAM_CHECK(DeriveLedger(state, DeviceOf(session)).Overcommitted() == Bytes());
 
   c.decision = Log(DecisionKind::kGrant, reason, c, layers, c.spec.layers.Of(layers),

@@ -61,7 +61,7 @@ void Complete(Generation generation, Component* c) {
 bool Falling(const Component& c) { return c.completed < c.fall; }
 
 Bytes ShownBeyondFloor(const Device& device, const Session& session) {
-  if (!device.by_process_known || session.process.pid == 0) return Bytes();
+  if (!device.by_process_known || !session.process.named_by_pid()) return Bytes();
   const auto it = device.by_process.find(session.process.pid);
   return it == device.by_process.end() ? Bytes() : MinusOrZero(it->second, session.floor);
 }
@@ -100,19 +100,19 @@ Bytes ExternalInTotal(const State& state, const Device& device) {
   return MinusOrZero(device.quiet_total, ours);
 }
 
-// What the driver shows for processes that are none of ours, and for ours beyond their charge.
-// Sessions of one process share what is shown for it.
+// What the driver shows for processes that are none of ours, for ours beyond their charge, and for
+// nobody. Sessions of one process share what is shown for it.
 Bytes External(const State& state, const Device& device) {
   if (!device.reading_known) return Bytes();
   if (!device.by_process_known) return ExternalInTotal(state, device);
   std::map<int32_t, std::pair<Bytes, Bytes>> ours;  // pid to floor and learned
   for (const auto& [id, session] : state.sessions) {
-    if (session.device != device.spec.uuid || session.process.pid == 0) continue;
+    if (session.device != device.spec.uuid || !session.process.named_by_pid()) continue;
     auto& [floor, learned] = ours[session.process.pid];
     floor += session.floor;
     learned = std::max(learned, session.learned);
   }
-  Bytes sum;
+  Bytes sum = device.unlisted;
   for (const auto& [pid, bytes] : device.by_process) {
     const auto it = ours.find(pid);
     sum += it == ours.end() ? bytes

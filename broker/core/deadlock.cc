@@ -57,9 +57,16 @@ std::string Machine::Impl::FindDeadlock(const WaitingUse& w) const {
     }
     for (auto it = unresolved.begin(); it != unresolved.end();) {
       const WaitingUse& other = state.waiting.at(*it);
-      const Component& c = state.components.at(other.component);
-      const bool free = !c.use.has_value() || !running.contains(c.use->id);
-      if (free && FewestBytes(c, other.spec).count() <= available[device(c)]) {
+      // Members of a group begin together, those that have not asked yet among them.
+      bool fits = true;
+      for (uint64_t order : other.spec.group.empty() ? std::vector<uint64_t>{other.order}
+                                                     : WaitingOf(other.spec.group)) {
+        const WaitingUse& member = state.waiting.at(order);
+        const Component& c = state.components.at(member.component);
+        const bool free = !c.use.has_value() || !running.contains(c.use->id);
+        fits &= free && FewestBytes(c, member.spec).count() <= available[device(c)];
+      }
+      if (fits) {
         it = unresolved.erase(it);
         progress = true;
       } else {
@@ -74,6 +81,24 @@ std::string Machine::Impl::FindDeadlock(const WaitingUse& w) const {
     if (names.size() >= 16) break;
   }
   return absl::StrJoin(names, ", ");
+}
+
+bool Machine::Impl::RefuseDeadlock(uint64_t order) {
+  const std::string cycle = FindDeadlock(state.waiting.at(order));
+  if (cycle.empty()) return false;
+  Withdraw(order, absl::AbortedError(absl::StrCat(
+                      "waiting would deadlock with ", cycle,
+                      ": each waits for what another holds; end one of these uses first")));
+  return true;
+}
+
+void Machine::Impl::RefuseDeadlocks() {
+  std::vector<uint64_t> youngest_first;
+  for (const auto& [order, w] : state.waiting) youngest_first.push_back(order);
+  std::reverse(youngest_first.begin(), youngest_first.end());
+  for (uint64_t order : youngest_first) {
+    if (state.waiting.contains(order)) RefuseDeadlock(order);
+  }
 }
 
 void Machine::Impl::UseNewestIds(UseSpec* spec) const {

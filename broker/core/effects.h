@@ -177,8 +177,19 @@ struct Count {
   absl::Duration saved;
 };
 
+// A use has waited for Config::long_wait, or twice as long as when that was said last.
+struct LongWait {
+  std::string component;  // "worker/component"
+  std::string device;
+  std::string request_id;
+  absl::Duration waited;
+  std::string blocked_by;
+  // Who holds what of the device, in words and figures.
+  std::string holders;
+};
+
 using Effect = std::variant<RecordCharge, SendDirective, CloseStream, Answer, WakeAt, WantReading,
-                            LogDecision, Count>;
+                            LogDecision, Count, LongWait>;
 using Effects = std::vector<Effect>;
 
 }  // namespace vrambroker::core

@@ -113,9 +113,14 @@ struct ReadingEvent {
   // Not OK: the driver gave none; the picture keeps what it knew and says so.
   absl::Status status;
   Bytes total_used;
-  // Whether `by_process` lists every process on the device with its bytes.
+  // Whether `by_process` lists every process that computes on the device with its bytes, by pid. It
+  // is believed once it has listed one of ours with no less than it holds: in a container a driver
+  // may name processes by pids of the host, or none.
   bool by_process_known = false;
   std::vector<std::pair<int32_t, Bytes>> by_process;
+  // Where it lists processes: bytes in use that are nobody's on the list, the driver's own
+  // included.
+  Bytes unlisted;
 };
 
 // A time asked for by WakeAt has come (or any other: nothing is due then).

@@ -47,7 +47,7 @@ std::vector<std::pair<double, ComponentId>> Machine::Impl::LoadsOf(const Planned
   std::vector<std::pair<double, ComponentId>> loads;
   for (const auto& [id, index] : p.problem.index) {
     const Component& c = state.components.at(id);
-    if (c.use.has_value() || c.permanent()) continue;
+    if (c.use.has_value() || c.permanent() || HasPeers(c)) continue;
     const bool loading = c.target() > c.held;
     const double next = p.problem.next_use[index];
     if (loading || (next >= 0 && p.plan.ahead[index] > c.held)) loads.emplace_back(next, id);

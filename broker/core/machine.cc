@@ -61,9 +61,11 @@ void Machine::Impl::Settle() {
     if (!state.recovering) AdmitRefused(&device);
     AdmitWaiting(&device);
     if (!state.recovering) LoadAhead(&device);
+    NameLongWaits(device);
     Remind(&device);
     WantReadings(&device);
   }
+  LevelPeers();
   future_changed = pipelines_changed = false;
 }
 
@@ -103,6 +105,7 @@ void Machine::Impl::AskToWake() {
   };
   for (const auto& [order, w] : state.waiting) {
     consider(w.arrived + config.max_wait);
+    consider(w.named_at);
     if (w.grow_until.has_value()) consider(*w.grow_until);
     if (w.end_until.has_value()) consider(*w.end_until);
   }

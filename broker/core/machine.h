@@ -26,6 +26,9 @@ struct Config {
   absl::Duration grow_wait = absl::Seconds(1);
   // After waiting this long only age counts in the queue.
   absl::Duration max_wait = absl::Seconds(30);
+  // A use that waits for so long is named, with who holds what; again each time that it has waited
+  // twice as long. Infinite: none is.
+  absl::Duration long_wait = absl::Seconds(60);
   // A worker has this long to release down to a target.
   absl::Duration release_deadline = absl::Seconds(2);
   // What a worker retained when it lost the broker it drops after this.

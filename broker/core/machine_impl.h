@@ -48,7 +48,6 @@ struct Machine::Impl {
   Session* SameProcess(const AttachEvent& e);
   // `fresh`: nothing was known of the process.
   void SayWelcome(const AttachEvent& e, bool fresh, Session* session);
-  void ResumeUses(const AttachEvent& e, Session* session, Welcome* welcome);
   void Lose(Session* session, const std::string& why);
   void Drop(SessionId id);
   absl::Status CheckSnapshot(const Session& session, const Snapshot& snapshot) const;
@@ -57,6 +56,11 @@ struct Machine::Impl {
   void AdmitByFact(Component* c);
   void CountReported(const Residency& r, const Component& c);
   void Book(const Snapshot& snapshot, Session* session);
+
+  // resumed_uses.cc
+  void ResumeUses(const AttachEvent& e, Session* session, Welcome* welcome);
+  void NameAgain(const ResumedUseSpec& said, RunningUse* use);
+  const Component* FindUse(UseId id) const;
 
   // recovery.cc
   void Adopt(std::vector<Owner> recorded);
@@ -118,7 +122,23 @@ struct Machine::Impl {
   };
   Obtainable WhatCanBeHad(const Component& c, const Problem& problem, const Plan& plan,
                           const Device& device) const;
+  struct Planned {
+    std::string device;
+    Problem problem;
+    Plan plan;
+  };
+  // A size that a use can begin with now.
+  struct Offer {
+    int layers = 0;
+    Reason reason = Reason::kUnspecified;
+    // What it rests on; unset: on no plan.
+    std::optional<Planned> planned;
+    // The plan has the use begin with so many.
+    bool as_planned = false;
+  };
+  std::optional<Offer> Consider(WaitingUse* w, Device* device, int64_t limit, int cap);
   bool TryAdmit(WaitingUse* w, Device* device, int64_t limit);
+  void Accept(WaitingUse* w, const Offer& offer);
   // `layers`: that it could have now; `limit`, `bytes`: for all of it, and beyond its charge.
   bool WaitsForAnEnd(WaitingUse* w, const Component& c, int layers, int64_t limit,
                      int64_t bytes) const;
@@ -136,9 +156,36 @@ struct Machine::Impl {
   Bytes Ceiling(const Device& device) const;
   std::string Holders(const Device& device) const;
 
+  // groups.cc
+  absl::Status CheckGroup(const UseSpec& use, const Component& c) const;
+  // The uses that wait under the name of a group, in order of arrival.
+  std::vector<uint64_t> WaitingOf(const std::string& group) const;
+  bool IsComplete(const WaitingUse& w) const;
+  // Its own place in the queue, or the oldest one's of its group.
+  uint64_t PlaceOf(const WaitingUse& w) const;
+  void FailGroupOf(const WaitingUse& lost, const absl::Status& status);
+  // What it may be charged so that the first of its device's queue still fits beside it.
+  int64_t LimitOf(const WaitingUse& w) const;
+  bool TryAdmitGroup(const WaitingUse& w);
+  void NotePeers(const std::vector<uint64_t>& members);
+  // The fewest layers that a peer of it may keep; its own where none has a say.
+  int LevelOf(const Component& c, int own) const;
+  bool HasPeers(const Component& c) const;
+  // It is used alone from now on.
+  void LeavePeers(Component* c);
+  void LevelPeers();
+
+  // watchdog.cc
+  void NameLongWaits(const Device& device);
+  std::string WhoHolds(const Device& device) const;
+
   // deadlock.cc
   // Names the uses that would wait for each other, or is empty.
   std::string FindDeadlock(const WaitingUse& w) const;
+  // Withdraws it where waiting would never end. Whether it did.
+  bool RefuseDeadlock(uint64_t order);
+  // Of all that wait, the youngest first: a use that they hold has become known.
+  void RefuseDeadlocks();
   // Held uses by the ids that they have now.
   void UseNewestIds(UseSpec* spec) const;
 
@@ -155,11 +202,6 @@ struct Machine::Impl {
   void Remind(Device* device);
 
   // load_ahead.cc
-  struct Planned {
-    std::string device;
-    Problem problem;
-    Plan plan;
-  };
   const Planned& PlanNow(const Device& device);
   bool MayLoadAhead(const Device& device) const;
   std::vector<std::pair<double, ComponentId>> LoadsOf(const Planned& p) const;
@@ -193,6 +235,7 @@ struct Machine::Impl {
   // readings.cc
   void On(const ReadingBeganEvent& e);
   void On(const ReadingEvent& e);
+  bool NamesOneOfOurs(const ReadingEvent& e) const;
   void TakeTotal(Bytes total, Device* device);
   bool StayedQuiet(const Session& session) const;
   void DropShownGone(const Device& device);

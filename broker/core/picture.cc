@@ -70,7 +70,8 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
   for (const auto& [order, w] : state.waiting) {
     const Component& c = state.components.at(w.component);
     picture.waiting.push_back({ComponentName(c), w.request_id, at - w.arrived,
-                               FewestBytes(c, w.spec), w.spec.priority, w.blocked_by});
+                               FewestBytes(c, w.spec), w.spec.priority, w.blocked_by,
+                               at - w.arrived >= config.long_wait});
   }
   for (const auto& [id, run] : state.runs) {
     picture.runs.push_back({id, run.pipeline, run.driver_name, run.next_stage,

@@ -70,6 +70,8 @@ struct WaitingPicture {
   Bytes needed;
   int priority = 0;
   std::string blocked_by;
+  // It has waited for long_wait or longer.
+  bool is_long = false;
 };
 
 struct RunPicture {

@@ -38,9 +38,11 @@ void Machine::Impl::On(const ReadingEvent& e) {
   device.readings_fail_since = absl::InfiniteFuture();
   device.reading_known = true;
   device.reading_total = e.total_used;
-  device.by_process_known = e.by_process_known;
+  device.pids_match |= e.by_process_known && NamesOneOfOurs(e);
+  device.by_process_known = e.by_process_known && device.pids_match;
+  if (!device.by_process_known) return TakeTotal(e.total_used, &device);
 
-  if (!e.by_process_known) return TakeTotal(e.total_used, &device);
+  device.unlisted = e.unlisted;
 
   std::map<int32_t, Bytes> shown;
   for (const auto& [pid, bytes] : e.by_process) shown[pid] += bytes;
@@ -48,6 +50,7 @@ void Machine::Impl::On(const ReadingEvent& e) {
     if (s.device != e.device_uuid) continue;
     if (s.raised_in_reading) {
       // It shows what came meanwhile as well: what was known of this worker stays.
+      if (!s.process.named_by_pid()) continue;
       const auto before = device.by_process.find(s.process.pid);
       shown[s.process.pid] = before == device.by_process.end() ? Bytes() : before->second;
     } else {
@@ -59,6 +62,17 @@ void Machine::Impl::On(const ReadingEvent& e) {
     if (s.device == e.device_uuid) LearnFrom(device, &s);
   }
   DropShownGone(device);
+}
+
+// Whether the driver's pids are those that we know our workers by.
+bool Machine::Impl::NamesOneOfOurs(const ReadingEvent& e) const {
+  for (const auto& [id, s] : state.sessions) {
+    if (s.device != e.device_uuid || !s.process.named_by_pid()) continue;
+    Bytes shown;
+    for (const auto& [pid, bytes] : e.by_process) shown += pid == s.process.pid ? bytes : Bytes();
+    if (shown > Bytes() && shown >= SessionHeld(state, s)) return true;
+  }
+  return false;
 }
 
 // A total says what others have only while nothing of ours is in motion. Other readings count where
@@ -123,7 +137,8 @@ bool Machine::Impl::Quiet(const Session& session) const {
 // What a process has beyond what it holds, seen at rest. It may shrink at any time; growth beyond
 // tolerance is not learned, so that a release that did not happen is not taken for overhead.
 void Machine::Impl::LearnFrom(const Device& device, Session* session) {
-  if (!device.by_process_known || session->process.pid == 0 || !Quiet(*session)) return;
+  if (!device.by_process_known || !session->process.named_by_pid()) return;
+  if (!Quiet(*session)) return;
   if (session->raised_in_reading || session->phase != SessionPhase::kAttached) return;
   const Bytes seen = ShownBeyondFloor(device, *session);
   // What has just gone may still be shown: that is lag, not overhead.

@@ -35,7 +35,8 @@ Target Machine::Impl::DecideAtEnd(Component* c, std::optional<absl::Duration>* n
   // Its next use waits already: what others need of it they ask back.
   const bool wanted = std::any_of(state.waiting.begin(), state.waiting.end(),
                                   [&](const auto& w) { return w.second.component == c->id; });
-  const int keep = state.draining ? 0 : wanted ? held : std::min(held, p.plan.keep[index]);
+  const int planned_keep = wanted ? held : std::min(held, p.plan.keep[index]);
+  const int keep = state.draining ? 0 : LevelOf(*c, planned_keep);
   const bool recency = KeptByRecency(*c, device);
   if (state.draining || (next < 0 && !recency)) {
     c->reason = Reason::kNoNextUse;

@@ -8,13 +8,6 @@
 #include "broker/core/machine_impl.h"
 
 namespace vrambroker::core {
-namespace {
-
-// Ids that are kept of a use that goes on across sessions: the first, and the newest.
-constexpr size_t kFormerIds = 64;
-
-}  // namespace
-
 void Machine::Impl::On(const AttachEvent& e) {
   Session* old = SameProcess(e);
   if (absl::Status status = CheckAttach(e); !status.ok()) {
@@ -96,7 +89,7 @@ absl::Status Machine::Impl::CheckAttach(const AttachEvent& e) const {
     }
   }
   for (const auto& [id, s] : state.sessions) {
-    if (s.phase != SessionPhase::kGone || s.process.pid == 0 || s.process != e.process) continue;
+    if (s.phase != SessionPhase::kGone || !s.process.known() || s.process != e.process) continue;
     return absl::AbortedError(absl::StrCat("pid: process ", s.process.pid, " is known to be dead"));
   }
   const Session* same = const_cast<Impl*>(this)->SameProcess(e);
@@ -194,46 +187,6 @@ void Machine::Impl::SayWelcome(const AttachEvent& e, bool fresh, Session* sessio
   future_changed = true;
 }
 
-// Uses that the worker lists go on under new ids; others of its uses have ended.
-void Machine::Impl::ResumeUses(const AttachEvent& e, Session* session, Welcome* welcome) {
-  std::map<std::string, RunningUse> before;
-  for (ComponentId id : session->components) {
-    Component& c = state.components.at(id);
-    if (c.use.has_value()) before[c.use->request_id] = *c.use;
-    c.use.reset();
-  }
-  for (const ResumedUseSpec& u : e.running_uses) {
-    Component* c = FindComponent(*session, u.component);
-    RunningUse use;
-    if (const auto it = before.find(u.request_id); it != before.end()) use = it->second;
-    if (use.formerly.size() >= kFormerIds) use.formerly.erase(use.formerly.begin() + 1);
-    if (use.id) use.formerly.push_back(use.id);
-    use.id = UseId(++last_use);
-    use.request_id = u.request_id;
-    use.spec.component = u.component;
-    use.granted = u.granted;
-    use.window = u.window;
-    use.activation = u.activation;
-    use.generation = u.generation;
-    if (use.order == 0) {
-      use.order = ++last_order;
-      use.began = now;
-    }
-    c->generation = std::max(c->generation, u.generation);
-    c->use = use;
-    AdmitByFact(c);
-    RequestRecord record;
-    record.state = RequestRecord::State::kAnswered;
-    record.live = true;
-    record.answer = BeginAnswer{use.id,         use.granted,         use.generation,
-                                DecisionId(),   Reason::kUnchanged,  use.window,
-                                use.activation, absl::ZeroDuration()};
-    session->requests[u.request_id] = std::move(record);
-    welcome->resumed_uses.emplace_back(u.request_id, use.id);
-  }
-  for (auto& [order, w] : state.waiting) UseNewestIds(&w.spec);
-}
-
 void Machine::Impl::On(const StreamClosedEvent& e) {
   const auto it = state.connections.find(e.connection);
   if (it == state.connections.end()) return;
@@ -274,7 +227,7 @@ void Machine::Impl::Drop(SessionId id) {
 }
 
 void Machine::Impl::On(const ProcessDiedEvent& e) {
-  if (e.process.pid == 0) return;
+  if (!e.process.known()) return;
   std::vector<SessionId> dead;
   for (const auto& [id, s] : state.sessions) {
     if (s.process == e.process && s.phase != SessionPhase::kGone) dead.push_back(id);

@@ -1,6 +1,7 @@
 // What callers tell the broker: plain values, checked at the edge, kept as they came.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,11 +32,20 @@ struct ComponentSpec {
   friend bool operator==(const ComponentSpec&, const ComponentSpec&) = default;
 };
 
-// A process for certain: a pid alone may be somebody else's by now. pid 0: not known.
+// A process for certain: a pid alone may be somebody else's by now.
 struct Process {
+  // 0: not known.
   int32_t pid = 0;
   uint64_t start_time = 0;
-  friend bool operator==(const Process&, const Process&) = default;
+  // 0: of the broker's own pid namespace, or machine. Of another, where the pid is its own word and
+  // may be somebody else's here: what tells it apart from all others.
+  uint64_t foreign_id = 0;
+  friend auto operator<=>(const Process&, const Process&) = default;
+
+  // Whether there is anything to tell it by.
+  bool known() const { return pid != 0 || foreign_id != 0; }
+  // Whether a driver that lists processes of the broker's namespace means it by its pid.
+  bool named_by_pid() const { return pid != 0 && foreign_id == 0; }
 };
 
 // A worker and the most that it may hold on its device: what the next broker needs to know of it if
@@ -82,6 +92,8 @@ struct ResumedUseSpec {
   Bytes window;
   Bytes activation;
   Generation generation;
+  // Ids that it had, oldest first.
+  std::vector<UseId> former_ids = {};
 };
 
 struct UseSpec {
@@ -103,6 +115,10 @@ struct UseSpec {
   int priority = 0;
   // Uses that the same run holds while this one waits.
   std::vector<UseId> held_uses;
+  // Members of one sharded stage ask under one name, so many of them, each on a device of its own:
+  // they are admitted together and with the same layers. Empty: of none.
+  std::string group;
+  int group_size = 0;
 };
 
 // Of one use. 0: not measured.

@@ -68,6 +68,9 @@ struct Component {
   bool ever_declared = false;
   // A driver that is here, or may come back, has declared a pipeline with it: more runs may come.
   bool in_pipeline = false;
+  // The others of its newest shard group: what it keeps is worth as much as the least that one of
+  // them keeps.
+  std::vector<ComponentId> peers;
   // Different runs that its uses were for, and the newest of these.
   int runs_seen = 0;
   RunId newest_run;
@@ -109,6 +112,8 @@ struct WaitingUse {
   std::optional<absl::Time> grow_until;
   // The same where it waits for the end of a use that runs.
   std::optional<absl::Time> end_until;
+  // When it is named as one that waits long.
+  absl::Time named_at;
   std::string blocked_by;
 };
 
@@ -207,6 +212,9 @@ struct Device {
   Bytes reading_total;
   bool by_process_known = false;
   std::map<int32_t, Bytes> by_process;
+  Bytes unlisted;
+  // A list has named one of ours: its pids are those of our namespace.
+  bool pids_match = false;
   // Where the driver does not list processes: bytes on the device, from the newest reading that
   // counts.
   bool quiet_total_known = false;

@@ -50,6 +50,7 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   ChargeWhatIsKnown(&w);
   UseNewestIds(&w.spec);
   w.arrived = now;
+  w.named_at = now + config.long_wait;
   NoteHabit(w, *session);
   w.blocked_by = "not looked at yet";
   if (w.spec.run && state.runs.contains(w.spec.run)) {
@@ -59,11 +60,7 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   state.waiting_calls[w.call] = w.order;
   const uint64_t order = w.order;
   state.waiting.emplace(order, std::move(w));
-  if (std::string cycle = FindDeadlock(state.waiting.at(order)); !cycle.empty()) {
-    Withdraw(order, absl::AbortedError(absl::StrCat(
-                        "waiting would deadlock with ", cycle,
-                        ": each waits for what another holds; end one of these uses first")));
-  }
+  RefuseDeadlock(order);
 }
 
 void Machine::Impl::NoteHabit(const WaitingUse& w, const Session& session) {
@@ -98,6 +95,7 @@ absl::Status Machine::Impl::CheckBegin(const BeginUseEvent& e, const Session& se
         absl::StrCat("min_resident_layers, max_resident_layers: ", use.min_resident, " to ", most,
                      " is not within 0 and the ", c->count(), " layers of ", use.component));
   }
+  if (absl::Status status = CheckGroup(use, *c); !status.ok()) return status;
   if (static_cast<int>(state.waiting.size()) >= config.max_waiting) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue holds ", config.max_waiting,
                                                      " waiting uses, its most; try again later"));
@@ -111,11 +109,13 @@ void Machine::Impl::On(const CallCancelledEvent& e) {
   Withdraw(it->second, absl::CancelledError("the caller stopped waiting"));
 }
 
-// Takes a waiting use out of the queue: its id is spent.
+// Takes a waiting use out of the queue: its id is spent. Those that wait with it as one group go
+// with it.
 void Machine::Impl::Withdraw(uint64_t order, absl::Status status) {
   const auto node = state.waiting.extract(order);
   VRAM_CHECK(!node.empty());
   const WaitingUse& w = node.mapped();
+  FailGroupOf(w, status);
   state.waiting_calls.erase(w.call);
   Fail(w.call, std::move(status));
   if (const auto run = state.runs.find(w.spec.run);

@@ -23,7 +23,7 @@
 namespace vrambroker::observe {
 namespace {
 
-constexpr uint64_t kMagic = 0x7663726d62637231;  // and the version
+constexpr uint64_t kMagic = 0x7663726d62637232;  // and the version
 constexpr size_t kBootIdBytes = 64;
 constexpr int64_t kMostBytes = int64_t{1} << 46;
 
@@ -62,6 +62,7 @@ struct Version {
   int64_t charge;
   uint64_t attach_number;
   uint64_t start_time;
+  uint64_t foreign_id;
   int32_t pid;
   int32_t provable;
   char worker[ChargeRecord::kMaxNameBytes + 8];
@@ -101,7 +102,7 @@ struct ChargeRecord::File {
 };
 
 ChargeRecord::Key ChargeRecord::KeyOf(const std::string& worker, const core::Process& process) {
-  return {worker, {process.pid, process.start_time}};
+  return {worker, process};
 }
 
 std::string ChargeRecord::PathOf(const std::string& directory, const std::string& uuid) {
@@ -161,7 +162,7 @@ ChargeRecord::ChargeRecord(std::string path, std::string uuid, ino_t inode, File
       continue;
     }
     core::Owner owner{std::string(v->worker, strnlen(v->worker, kMaxNameBytes)),
-                      {v->pid, v->start_time},
+                      {v->pid, v->start_time, v->foreign_id},
                       v->attach_number,
                       uuid_,
                       core::Bytes(v->charge),
@@ -226,6 +227,7 @@ void ChargeRecord::Write(size_t slot, const core::Owner& owner) {
   v.charge = owner.charge.count();
   v.attach_number = owner.attach_number;
   v.start_time = owner.process.start_time;
+  v.foreign_id = owner.process.foreign_id;
   v.pid = owner.process.pid;
   v.provable = owner.provable ? 1 : 0;
   std::memcpy(v.worker, owner.worker.data(), owner.worker.size());

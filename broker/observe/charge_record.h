@@ -32,7 +32,7 @@ class ChargeRecord {
 
   // "DIRECTORY/device-UUID.charges", spelt like the device's lock.
   static std::string PathOf(const std::string& directory, const std::string& uuid);
-  // Opens or makes the file (0600; about 370 KiB). One that is of another boot, of another version
+  // Opens or makes the file (0600; 384 KiB). One that is of another boot, of another version
   // or no record at all is made anew, and why() says so. PERMISSION_DENIED or FAILED_PRECONDITION,
   // naming the path, where it cannot be used; RESOURCE_EXHAUSTED where there is no room for it.
   static absl::StatusOr<std::unique_ptr<ChargeRecord>> Open(const std::string& directory,
@@ -59,7 +59,7 @@ class ChargeRecord {
  private:
   struct File;
   struct Entry;
-  using Key = std::pair<std::string, std::pair<int32_t, uint64_t>>;
+  using Key = std::pair<std::string, core::Process>;
   ChargeRecord(std::string path, std::string uuid, ino_t inode, File* file, std::string why);
   static Key KeyOf(const std::string& worker, const core::Process& process);
   void Write(size_t slot, const core::Owner& owner);

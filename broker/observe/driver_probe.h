@@ -36,6 +36,9 @@ struct DriverReading {
   bool by_process = false;
   // Ordered by pid, each pid once.
   std::vector<ProcessUsage> processes;
+  // Where they are listed: of total_used_bytes, what is nobody's on the list all through the
+  // reading. The driver's own part, programs that do not compute, those that it hides. 0 or more.
+  int64_t unlisted_bytes = 0;
 };
 
 // A device that can be asked. Read() may be called by one thread at a time.

@@ -335,6 +335,9 @@ void AddUses(const DeviceTallies& tallies, Families* out) {
       [](const T& t) { return t.stall_saved_seconds; });
   add("revoked_bytes_total", "Bytes of layers that workers released after being asked.",
       [](const T& t) { return t.revoked_bytes; });
+  add("long_waits_total",
+      "Uses that had waited for long; again each time that it was twice as long.",
+      [](const T& t) { return t.long_waits; });
   add("overdue_targets_total", "Targets that were not reached by their deadline.",
       [](const T& t) { return t.overdue; });
   add("under_released_bytes_total", "Bytes above those targets when the deadline passed.",

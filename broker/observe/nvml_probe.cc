@@ -86,6 +86,11 @@ bool ReadProcesses(const NvmlLibrary& library, nvml::Device device,
   return true;
 }
 
+int64_t Unlisted(int64_t used, const std::vector<ProcessUsage>& processes) {
+  for (const ProcessUsage& process : processes) used -= process.bytes;
+  return std::max<int64_t>(0, used);
+}
+
 absl::StatusOr<NvmlDevice> Describe(const NvmlLibrary& library, nvml::Device device) {
   char uuid[nvml::kUuidBytes] = {};
   absl::Status named =
@@ -186,6 +191,12 @@ absl::StatusOr<DriverReading> NvmlProbe::Read() {
   auto memory = ReadMemory(*library_, device_);
   if (!memory.ok()) return memory.status();
   reading.by_process = ReadProcesses(*library_, device_, &reading.processes);
+  if (reading.by_process) {
+    // Bytes that came or went while the list was read are in one of the two figures only.
+    auto after = ReadMemory(*library_, device_);
+    if (!after.ok()) return after.status();
+    reading.unlisted_bytes = Unlisted(std::min(memory->used, after->used), reading.processes);
+  }
   reading.end = absl::Now();
   reading.capacity_bytes = memory->capacity;
   reading.total_used_bytes = memory->used;

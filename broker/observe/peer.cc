@@ -60,6 +60,11 @@ absl::StatusOr<Peer> ReadPeer(int socket) {
       if (opened.ok()) peer.pidfd = *std::move(opened);
     }
   }
+  if (peer.pid == 0) {
+    const auto unique = peer.pidfd.valid() ? UniqueIdOfPidfd(peer.pidfd.get())
+                                           : absl::StatusOr<uint64_t>(absl::NotFoundError(""));
+    peer.foreign_id = unique.ok() ? *unique : 1;
+  }
   if (peer.pidfd.valid() && peer.pid > 0) {
     const absl::StatusOr<uint64_t> ticks = ProcessStartTime(peer.pid);
     peer.died = HasDied(peer.pidfd.get());

@@ -16,6 +16,9 @@ struct Peer {
   uint32_t gid = 0;
   // In clock ticks since boot. 0: not known (another namespace, or died meanwhile).
   uint64_t start_ticks = 0;
+  // 0: pid names it here. Otherwise what tells a process of another namespace from all others of
+  // this boot: the number of its pidfd's inode (Linux 6.9 and newer), or 1 where there is none.
+  uint64_t foreign_id = 0;
   // Becomes readable at the peer's death; for ProcessWatch::WatchPidfd. None where the process was
   // gone already (`died`), or is of another namespace and the kernel knows no SO_PEERPIDFD.
   UniqueFd pidfd;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -84,6 +85,27 @@ absl::StatusOr<int32_t> PidOfPidfd(int pidfd) {
     if (absl::ConsumePrefix(&line, "Pid:") && absl::SimpleAtoi(line, &pid)) return pid;
   }
   return absl::InvalidArgumentError(absl::StrCat("descriptor ", pidfd, " is no pidfd"));
+}
+
+absl::StatusOr<uint64_t> UniqueIdOfPidfd(int pidfd) {
+  struct stat its = {}, own = {};
+  if (fstat(pidfd, &its) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("no descriptor ", pidfd));
+  }
+  const UniqueFd parent(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0u)));
+  if (!parent.valid() || fstat(parent.get(), &own) != 0) return WatchError("pidfd_open", errno);
+  const bool same = its.st_ino == own.st_ino && its.st_dev == own.st_dev;
+  const absl::StatusOr<int32_t> pid = PidOfPidfd(pidfd);
+  if (its.st_ino <= 1 || (same && (!pid.ok() || *pid != getpid()))) {
+    return absl::NotFoundError("this kernel's pidfds share one inode; needs Linux 6.9");
+  }
+  return its.st_ino;
+}
+
+bool IsProcessHere(int32_t pid, uint64_t start_ticks) {
+  if (pid < 1 || start_ticks == 0) return false;
+  const absl::StatusOr<uint64_t> ticks = ProcessStartTime(pid);
+  return ticks.ok() && *ticks == start_ticks;
 }
 
 bool HasDied(int pidfd) {

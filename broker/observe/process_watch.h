@@ -30,6 +30,14 @@ absl::StatusOr<UniqueFd> OpenPidfd(int32_t pid);
 // was reaped. INVALID_ARGUMENT for a descriptor that is no pidfd.
 absl::StatusOr<int32_t> PidOfPidfd(int pidfd);
 
+// Tells the process from all others of this boot, in every pid namespace: above 1. NOT_FOUND on
+// Linux before 6.9, where all pidfds share one inode; INVALID_ARGUMENT for no descriptor.
+absl::StatusOr<uint64_t> UniqueIdOfPidfd(int pidfd);
+
+// Whether a process of this namespace has that pid and start time now. Not told apart: a process of
+// another namespace that says it has.
+bool IsProcessHere(int32_t pid, uint64_t start_ticks);
+
 // Whether the process of a pidfd has died; a zombie has.
 bool HasDied(int pidfd);
 

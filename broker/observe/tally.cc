@@ -17,6 +17,8 @@ void Tally::Note(const core::Effect& effect) {
     Note(logged->decision);
   } else if (const auto* count = std::get_if<core::Count>(&effect)) {
     Note(*count);
+  } else if (const auto* wait = std::get_if<core::LongWait>(&effect)) {
+    ++devices_[wait->device].long_waits;
   } else if (const auto* answer = std::get_if<core::Answer>(&effect)) {
     const auto* status = std::get_if<absl::Status>(&answer->result);
     if (status == nullptr || status->ok()) return;

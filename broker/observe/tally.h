@@ -69,6 +69,7 @@ struct DeviceTally {
   double loaded_bytes = 0;
   double loaded_ahead_bytes = 0;
   uint64_t overdue = 0;
+  uint64_t long_waits = 0;
   double overdue_bytes = 0;
   double revoked_bytes = 0;
   uint64_t readings = 0;

@@ -37,10 +37,7 @@ grpc::ServerWriteReactor<v1::Directive>* BrokerService::Attach(Context* context,
     stream->Close(allowed.ok() ? event.status() : allowed);
     return stream.get();
   }
-  // A process of another pid namespace has no pid here: its own word names it then.
-  if (const PeerTable::PeerPtr& peer = stream->caller.peer; peer != nullptr && peer->pid != 0) {
-    event->process = {peer->pid, peer->start_ticks};
-  }
+  event->process = ProcessOf(stream->caller, event->worker, event->process);
   if (absl::Status own =
           engine_->sessions().CheckAttach(event->worker, event->process, stream->caller);
       !own.ok()) {

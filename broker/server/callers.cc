@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "broker/observe/process_watch.h"
 
 namespace vrambroker::server {
 namespace {
@@ -32,6 +33,13 @@ Caller OfCertificate(const grpc::AuthContext& context) {
     if (role.has_value()) caller.roles.Add(*role);
   }
   return caller;
+}
+
+// The same for the same name, whichever broker asks: FNV-1a, in the upper half, where no inode is.
+uint64_t IdOfName(const std::string& name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash | uint64_t{1} << 63;
 }
 
 absl::string_view HowRolesAreGiven(Transport transport) {
@@ -68,13 +76,31 @@ Identity IdentityOf(const Caller& caller) {
   identity.certificate = caller.certificate;
   if (caller.peer == nullptr) return identity;
   identity.pid = caller.peer->pid;
+  identity.foreign_id = caller.peer->foreign_id;
   identity.uid = caller.peer->uid;
   return identity;
+}
+
+core::Process ProcessOf(const Caller& caller, const std::string& worker,
+                        const core::Process& said) {
+  const observe::Peer* peer = caller.peer.get();
+  if (peer != nullptr && peer->pid != 0) return {peer->pid, peer->start_ticks};
+  core::Process process = said;
+  process.foreign_id = 0;
+  if (peer != nullptr && peer->foreign_id > 1) {
+    process.foreign_id = peer->foreign_id;
+  } else if (peer != nullptr || !observe::IsProcessHere(said.pid, said.start_time)) {
+    process.foreign_id = IdOfName(worker);
+  }
+  return process;
 }
 
 std::string Describe(const Identity& identity) {
   switch (identity.transport) {
     case Transport::kUnix:
+      if (identity.pid == 0) {
+        return absl::StrCat("a process of another pid namespace, of user ", identity.uid);
+      }
       return absl::StrCat("process ", identity.pid, " of user ", identity.uid);
     case Transport::kTls:
       return absl::StrCat("the certificate '", identity.certificate, "'");
@@ -98,7 +124,9 @@ std::string WhyNotTheSame(const Identity& owner, const Identity& caller) {
     return absl::StrCat("was attached ", Way(owner.transport), ", the call came ",
                         Way(caller.transport));
   }
-  const bool same = owner.pid == caller.pid && (owner.pid != 0 || owner.uid == caller.uid);
+  const bool told_apart = owner.pid != 0 || owner.foreign_id > 1;
+  const bool same = owner.pid == caller.pid && owner.foreign_id == caller.foreign_id &&
+                    (told_apart || owner.uid == caller.uid);
   if (same && owner.certificate == caller.certificate) return "";
   return absl::StrCat("is of ", Describe(owner), ", the caller is ", Describe(caller));
 }

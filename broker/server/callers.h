@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "broker/core/specs.h"
 #include "broker/server/method_roles.h"
 #include "broker/server/peers.h"
 #include "broker/server/roles.h"
@@ -32,11 +33,13 @@ struct Caller {
 // What tells callers apart from one connection to the next.
 struct Identity {
   Transport transport = Transport::kPlain;
-  // Over a Unix socket, by the kernel's word. pid 0: of another pid namespace.
+  // Over a Unix socket, by the kernel's word. pid 0: of another pid namespace, where foreign_id is
+  // that of observe::Peer.
   int32_t pid = 0;
   uint32_t uid = 0;
   // Over TLS.
   std::string certificate;
+  uint64_t foreign_id = 0;
 };
 Identity IdentityOf(const Caller& caller);
 
@@ -46,8 +49,15 @@ std::string Describe(const Identity& identity);
 // OK, or PERMISSION_DENIED naming the roles of which one is needed, and those of the caller.
 absl::Status CheckRole(const Caller& caller, const MethodRoles& method);
 
+// The process that a caller who attaches as `worker` is. `said`: by its own word, which counts
+// where the kernel does not name it, and is not taken for a process of this namespace unless there
+// is one with both that pid and that start time. Where nothing tells it apart from one elsewhere,
+// its name does.
+core::Process ProcessOf(const Caller& caller, const std::string& worker, const core::Process& said);
+
 // Whether a session of `owner` may be used by `caller`: that came the same way and is the same
-// process (of another pid namespace: the same user), or has a certificate of the same names. The
+// process (of another pid namespace, where the kernel does not tell processes apart: the same
+// user), or has a certificate of the same names. The
 // reason against it; empty: it may.
 std::string WhyNotTheSame(const Identity& owner, const Identity& caller);
 

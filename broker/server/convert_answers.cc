@@ -81,6 +81,7 @@ void Write(const core::WaitingPicture& waiting, v1::WaitingUse* out) {
   out->set_needed_bytes(waiting.needed.count());
   out->set_priority(waiting.priority);
   out->set_blocked_by(waiting.blocked_by);
+  out->set_is_long(waiting.is_long);
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ namespace {
 constexpr double kMaxSeconds = 1e6;
 constexpr double kMaxRate = 1e15;
 constexpr size_t kMaxPlaceBytes = 128;
+constexpr int kMaxFormerIds = 64;
+constexpr uint64_t kMaxUseId = uint64_t{1} << 53;
 
 core::LayerTable ReadLayers(const v1::Component& component, Checks* checks) {
   checks->Range("layer_runs (count)", component.layer_runs_size(), 1, kMaxLayerRuns);
@@ -112,11 +114,19 @@ void ReadRunningUses(const v1::AttachRequest& request, core::AttachEvent* event,
     checks->Bytes("activation_bytes", use.activation_bytes());
     if (!checks->ok()) return;
     checks->Range("granted_layers", use.granted_layers(), 0, component->layers.count());
+    checks->Range("former_use_ids (count)", use.former_use_ids_size(), 0, kMaxFormerIds);
+    std::vector<core::UseId> former;
+    for (uint64_t id : use.former_use_ids()) {
+      checks->Require(id >= 1 && id <= kMaxUseId, "former_use_ids", absl::StrCat(id),
+                      "1 to 2^53 are");
+      former.emplace_back(id);
+    }
     checks->SetPrefix("");
     if (!checks->ok()) return;
-    event->running_uses.push_back(
-        {use.request_id(), use.component(), use.granted_layers(), core::Bytes(use.window_bytes()),
-         core::Bytes(use.activation_bytes()), core::Generation(use.generation())});
+    event->running_uses.push_back({use.request_id(), use.component(), use.granted_layers(),
+                                   core::Bytes(use.window_bytes()),
+                                   core::Bytes(use.activation_bytes()),
+                                   core::Generation(use.generation()), std::move(former)});
   }
 }
 

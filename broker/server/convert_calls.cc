@@ -58,6 +58,14 @@ void CheckUse(const v1::BeginUseRequest& request, Checks* checks) {
   checks->Range("priority", request.priority(), -kMaxPriority, kMaxPriority);
   checks->Range("held_use_ids (count)", request.held_use_ids_size(), 0, kMaxHeldUses);
   for (uint64_t id : request.held_use_ids()) checks->NotZero("held_use_ids", id);
+  if (!request.has_shard_group()) return;
+  const std::string& group = request.shard_group().name();
+  checks->Require(!group.empty() && group.size() <= kMaxGroupNameBytes, "shard_group.name",
+                  absl::StrCat(group.size(), " bytes"), "1 to 64 bytes are");
+  checks->Range("shard_group.size", request.shard_group().size(), 2, kMaxGroupSize);
+  checks->Require(request.held_use_ids().empty(), "held_use_ids",
+                  absl::StrCat(request.held_use_ids_size(), " ids beside shard_group"),
+                  "none beside it is");
 }
 
 }  // namespace
@@ -91,6 +99,8 @@ absl::StatusOr<core::BeginUseEvent> ReadBeginUse(const v1::BeginUseRequest& requ
   event.use.max_resident = request.max_resident_layers();
   event.use.priority = request.priority();
   for (uint64_t id : request.held_use_ids()) event.use.held_uses.emplace_back(id);
+  event.use.group = request.shard_group().name();
+  event.use.group_size = request.shard_group().size();
   return event;
 }
 
@@ -174,11 +184,11 @@ absl::StatusOr<core::FinishRunEvent> ReadFinishRun(const v1::FinishRunRequest& r
 
 uint64_t Fingerprint(const v1::BeginUseRequest& request) {
   const std::vector<uint64_t> held(request.held_use_ids().begin(), request.held_use_ids().end());
-  return absl::HashOf(Call::kBeginUse, request.component(), request.run_id(), request.stage(),
-                      request.passes(), request.activation_bytes(), request.shape(),
-                      request.activation_is_exact(), request.window_bytes(),
-                      request.min_resident_layers(), request.max_resident_layers(),
-                      request.priority(), held);
+  return absl::HashOf(
+      Call::kBeginUse, request.component(), request.run_id(), request.stage(), request.passes(),
+      request.activation_bytes(), request.shape(), request.activation_is_exact(),
+      request.window_bytes(), request.min_resident_layers(), request.max_resident_layers(),
+      request.priority(), held, request.shard_group().name(), request.shard_group().size());
 }
 
 uint64_t Fingerprint(const v1::EndUseRequest& request) {

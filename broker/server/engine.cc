@@ -26,15 +26,19 @@ observe::UniqueFd PidfdOfPeer(const PeerTable::PeerPtr& peer) {
   return observe::UniqueFd(fcntl(peer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-// Of the process that a caller over TCP says it is. None where no process of this namespace has
-// both that pid and that start time: it is of another namespace or machine. The descriptor comes
-// first, so that a pid that is used again meanwhile does not pass.
+// Of the process that a caller over TCP says it is, or that is on record. None where no process of
+// this namespace has both that pid and that start time: it is of another namespace or machine. The
+// descriptor comes first, so that a pid that is used again meanwhile does not pass.
 observe::UniqueFd PidfdOfClaim(const core::Process& process) {
-  if (process.pid <= 0 || process.start_time == 0) return observe::UniqueFd();
+  if (!process.named_by_pid()) return observe::UniqueFd();
   auto pidfd = observe::OpenPidfd(process.pid);
-  const auto started = observe::ProcessStartTime(process.pid);
-  if (!pidfd.ok() || !started.ok() || *started != process.start_time) return observe::UniqueFd();
-  return *std::move(pidfd);
+  const bool here = observe::IsProcessHere(process.pid, process.start_time);
+  return pidfd.ok() && here ? *std::move(pidfd) : observe::UniqueFd();
+}
+
+// Whether a broker that starts later can tell of its death, by nothing but its pid and start time.
+bool CanBeProvenLater(const core::Process& process) {
+  return process.named_by_pid() && process.start_time > 0;
 }
 
 }  // namespace
@@ -169,7 +173,7 @@ bool Engine::Before(const core::Event& event, absl::Time now) {
                          {"session", Number(stream->session.value())},
                          {"pid", absl::StrCat(stream->process.pid)}}});
   } else if (const auto* died = std::get_if<core::ProcessDiedEvent>(&event)) {
-    watched_.erase({died->process.pid, died->process.start_time});
+    watched_.erase(died->process);
     log_->Write(LogLine{now, "gone", {{"pid", absl::StrCat(died->process.pid)}}});
   } else if (const auto* cancelled = std::get_if<core::CallCancelledEvent>(&event)) {
     return calls_.Contains(cancelled->call);
@@ -226,17 +230,17 @@ void Engine::WatchProcess(const AttachStream& stream, absl::Time now) {
                                 ? PidfdOfPeer(stream.caller.peer)
                                 : PidfdOfClaim(stream.process);
   if (!pidfd.valid() || !Watch(stream.process, std::move(pidfd), stream.worker, now)) return;
-  if (stream.process.pid <= 0 || stream.process.start_time == 0) return;
+  if (!CanBeProvenLater(stream.process)) return;
   for (const auto& [uuid, record] : records_) record->SetProvable(stream.worker, stream.process);
 }
 
 bool Engine::Watch(const core::Process& process, observe::UniqueFd pidfd, const std::string& worker,
                    absl::Time now) {
-  if (!watched_.insert({process.pid, process.start_time}).second) return true;
+  if (!watched_.insert(process).second) return true;
   const auto watched = watch_->WatchPidfd(
       std::move(pidfd), [this, process] { Post(core::ProcessDiedEvent{process}); });
   if (watched.ok()) return true;
-  watched_.erase({process.pid, process.start_time});
+  watched_.erase(process);
   log_->Write(LogLine{now,
                       "not_watched",
                       {{"worker", worker},
@@ -249,12 +253,22 @@ void Engine::CarryOut(const core::RecordCharge& record, absl::Time now) {
   const auto it = records_.find(record.owner.device);
   if (it == records_.end()) return;
   core::Owner owner = record.owner;
-  owner.provable = owner.process.pid > 0 && owner.process.start_time > 0 &&
-                   watched_.contains({owner.process.pid, owner.process.start_time});
+  owner.provable = CanBeProvenLater(owner.process) && watched_.contains(owner.process);
   const absl::Status status = it->second->Put(owner);
   if (status.ok()) return;
   log_->Write(LogLine{
       now, "not_recorded", {{"worker", owner.worker}, {"error", std::string(status.message())}}});
+}
+
+void Engine::CarryOut(const core::LongWait& wait, absl::Time now) {
+  log_->Write(LogLine{now,
+                      "long_wait",
+                      {{"component", wait.component},
+                       {"device", wait.device},
+                       {"request", wait.request_id},
+                       {"waited", absl::FormatDuration(absl::Trunc(wait.waited, absl::Seconds(1)))},
+                       {"blocked_by", wait.blocked_by},
+                       {"holders", wait.holders}}});
 }
 
 void Engine::CarryOut(const core::CloseStream& close, absl::Time now) {

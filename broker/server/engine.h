@@ -112,6 +112,7 @@ class Engine : public CallListener, public StreamListener {
     hooks_.want_reading(want.device_uuid);
   }
   void CarryOut(const core::Count&, absl::Time) {}  // on_effect has it
+  void CarryOut(const core::LongWait& wait, absl::Time now);
   void CarryOut(const core::LogDecision& decision, absl::Time) { log_->Write(decision.decision); }
   void Welcome(AttachStream* stream, const core::Welcome& welcome, absl::Time now);
   void WatchProcess(const AttachStream& stream, absl::Time now);
@@ -128,8 +129,8 @@ class Engine : public CallListener, public StreamListener {
   StreamTable streams_;
   SessionTable sessions_;
   core::Machine machine_;
-  // Processes whose death will be told, by pid and start time.
-  std::set<std::pair<int32_t, uint64_t>> watched_;
+  // Processes whose death will be told.
+  std::set<core::Process> watched_;
   Mailbox<Item> mailbox_;
 };
 

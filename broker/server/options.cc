@@ -243,6 +243,10 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
               &core->grow_wait, flags);
   AddDuration("max-wait", "After waiting this long only age counts in the queue.", &core->max_wait,
               flags);
+  AddDuration("long-wait",
+              "A use that waits this long is named in the log, in the metrics and by vramctl "
+              "health, with who holds what; again each time that it has waited twice as long.",
+              &core->long_wait, flags);
   AddDuration("release-deadline", "Workers have this long to release down to a target.",
               &core->release_deadline, flags);
   AddDuration(

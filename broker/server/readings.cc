@@ -90,6 +90,7 @@ void Readings::Deliver(const std::string& uuid,
     for (const observe::ProcessUsage& usage : reading->processes) {
       if (event.by_process_known) event.by_process.emplace_back(usage.pid, usage.bytes);
     }
+    event.unlisted = core::Bytes(reading->unlisted_bytes);
   }
   post_(std::move(event));
 }

@@ -28,7 +28,8 @@ struct ServerExtras {
 class Server {
  public:
   // Takes all locks before it listens anywhere. Serves when it returns. Errors as OpenDevices and
-  // UnixListener::Open; FAILED_PRECONDITION for an address of TCP, metrics or page that cannot be had.
+  // UnixListener::Open; FAILED_PRECONDITION for an address of TCP, metrics or page that cannot be
+  // had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options,
                                                        const ServerExtras& extras);
   // As Stop().

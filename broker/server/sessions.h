@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -48,15 +48,14 @@ class SessionTable {
   std::string DeviceOf(core::SessionId session) const;
 
  private:
-  // Name, pid and start time.
-  using Key = std::tuple<std::string, int32_t, uint64_t>;
+  using Key = std::pair<std::string, core::Process>;
   struct Owner {
     Identity identity;
     uint64_t session = 0;
   };
 
   static Key KeyOf(const std::string& worker, const core::Process& process) {
-    return {worker, process.pid, process.start_time};
+    return {worker, process};
   }
   void MakeRoomForOwner();
 

@@ -206,6 +206,10 @@ absl::StatusOr<Use> BrokerClient::BeginUse(const std::string& component,
   request.set_max_resident_layers(options.max_resident_layers);
   request.set_priority(options.priority);
   for (uint64_t id : options.held_use_ids) request.add_held_use_ids(id);
+  if (!options.shard_group.empty()) {
+    request.mutable_shard_group()->set_name(options.shard_group);
+    request.mutable_shard_group()->set_size(options.shard_group_size);
+  }
 
   const absl::Time asked = absl::Now();
   const Ticket ticket = engine.NewTicket(request);

@@ -98,6 +98,10 @@ struct UseOptions {
   int max_resident_layers = 0;
   int priority = 0;
   std::vector<uint64_t> held_use_ids;
+  // The stage is sharded over devices: so many members, of which this is one, ask under this name
+  // (1 to 64 bytes) and begin together with the same layers. Empty: it is a stage of its own.
+  std::string shard_group = {};
+  int shard_group_size = 0;
   // The caller stops waiting then. Infinite: it waits.
   absl::Time deadline = absl::InfiniteFuture();
   // Asked every few milliseconds while it waits; true: the caller stops waiting. Empty: never.

@@ -7,6 +7,13 @@
 #include "client/cpp/session_proto.h"
 
 namespace vrambroker::client {
+namespace {
+
+// Ids that are kept of a use that goes on across sessions: the first, and the newest.
+constexpr size_t kFormerIds = 64;
+
+}  // namespace
+
 Session::Session(SessionOptions options)
     : options_(std::move(options)), backoff_(options_.retry_interval) {
   for (const v1::Component& spec : options_.components) {
@@ -68,7 +75,9 @@ v1::AttachRequest Session::ComposeAttach() {
         running->set_window_bytes(use.window_bytes);
         running->set_activation_bytes(use.activation_bytes);
         running->set_generation(use.generation);
-        use.use_id = 0;
+        NoteFormerId(&use);
+        running->mutable_former_use_ids()->Assign(use.former_use_ids.begin(),
+                                                  use.former_use_ids.end());
         break;
       }
       case Phase::kEnding:
@@ -82,6 +91,14 @@ v1::AttachRequest Session::ComposeAttach() {
   }
   if (!components_.empty()) *request.mutable_snapshot() = TakeSnapshot();
   return request;
+}
+
+void Session::NoteFormerId(UseState* use) {
+  const uint64_t id = std::exchange(use->use_id, 0);
+  std::vector<uint64_t>& former = use->former_use_ids;
+  if (id == 0 || std::find(former.begin(), former.end(), id) != former.end()) return;
+  if (former.size() >= kFormerIds) former.erase(former.begin() + 1);
+  former.push_back(id);
 }
 
 void Session::On(const DirectiveReceived& e) {

@@ -268,10 +268,11 @@ class Session {
   enum class Phase { kWaiting, kRunning, kEnding };
   struct UseState {
     Phase phase = Phase::kWaiting;
-    v1::BeginUseRequest request;  // with its request id
-    bool sent = false;            // in this session
-    bool listed = false;          // as running, in the newest Attach
-    uint64_t use_id = 0;          // of this session, 0: not known
+    v1::BeginUseRequest request;           // with its request id
+    bool sent = false;                     // in this session
+    bool listed = false;                   // as running, in the newest Attach
+    uint64_t use_id = 0;                   // of this session, 0: not known
+    std::vector<uint64_t> former_use_ids;  // of earlier ones, oldest first
     int granted = 0;
     uint64_t generation = 0;
     int64_t window_bytes = 0;
@@ -316,6 +317,8 @@ class Session {
   void On(const Tick&) {}
 
   v1::AttachRequest ComposeAttach();
+  // Its id is of an earlier session from now on.
+  static void NoteFormerId(UseState* use);
   void TakeWelcome(const v1::Welcome& welcome);
   void TakeTarget(const v1::Target& target);
   void SendWaiting(Ticket ticket);

@@ -29,9 +29,10 @@ inline bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsUnknown(status);
 }
 
-// ABORTED with this word means that the wait was refused, not that the session is stale.
-inline bool IsDeadlock(const absl::Status& status) {
-  return absl::StrContains(status.message(), "deadlock");
+// ABORTED with these words means that the wait was refused, not that the session is stale.
+inline bool IsRefusedWait(const absl::Status& status) {
+  return absl::StrContains(status.message(), "deadlock") ||
+         absl::StrContains(status.message(), "shard group");
 }
 
 // An Attach that will be refused again. A name in use may become free: that is tried again.

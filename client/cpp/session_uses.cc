@@ -61,7 +61,8 @@ void Session::On(const BeginAnswered& e) {
                     e.response.reason()});
     return;
   }
-  if (absl::IsAborted(e.status) && !IsDeadlock(e.status)) return;  // a new session will ask again
+  if (absl::IsAborted(e.status) && !IsRefusedWait(e.status))
+    return;  // a new session will ask again
   if (IsPassing(e.status)) {
     use.send_again = now_ + kSendAgain;  // the same id: it takes over its place, or gets its answer
     return;

@@ -40,6 +40,10 @@ struct BenchOptions {
 
 // Round trips of BeginUse and EndUse against a bare echo on the same server and channel.
 absl::StatusOr<Figures> RoundTripBench(const BenchOptions& options);
+// The end of a use with 200 sessions against the same with 10.
+absl::StatusOr<Figures> ScaleBench(const BenchOptions& options);
+// From a driver's showing the bytes of a killed worker as free to the grant of them.
+absl::StatusOr<Figures> ReclaimBench(const BenchOptions& options);
 // Processor time and memory of a broker with three idle sessions.
 absl::StatusOr<Figures> RestBench(const BenchOptions& options);
 // Rate of the offload path's copies against memcpy paced by the same link.

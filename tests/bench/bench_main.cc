@@ -37,6 +37,10 @@ constexpr Entry kEntries[] = {
     {"metrics", "counting beside deciding, and a scrape of 1,024 components", MetricsBench},
     {"round_trip", "BeginUse and EndUse against a bare gRPC echo, same server and channel",
      RoundTripBench},
+    {"scale", "the end of a use with 200 sessions on 8 devices against the same with 10",
+     ScaleBench},
+    {"reclaim", "from the driver's showing a killed worker's bytes as free to the grant of them",
+     ReclaimBench},
     {"rest", "a broker with three idle sessions", RestBench},
 #ifdef VRAM_COPY_RATE_BENCH
     {"copy_rate", "copies of the offload path against memcpy paced by the same link",

@@ -8,8 +8,12 @@
 namespace vrambroker::bench {
 
 BenchWorker::BenchWorker(std::shared_ptr<grpc::Channel> channel, const std::string& name,
-                         const v1::Component& component)
-    : stub_(v1::VramBroker::NewStub(std::move(channel))), name_(name), component_(component) {}
+                         std::vector<v1::Component> components)
+    : stub_(v1::VramBroker::NewStub(std::move(channel))),
+      name_(name),
+      components_(std::move(components)) {
+  for (const v1::Component& component : components_) residency_[component.name()] = {};
+}
 
 BenchWorker::~BenchWorker() {
   context_.TryCancel();
@@ -20,7 +24,7 @@ absl::Status BenchWorker::Start() {
   v1::AttachRequest request;
   request.set_worker(name_);
   request.set_attach_number(1);
-  if (!component_.name().empty()) *request.add_components() = component_;
+  for (const v1::Component& component : components_) *request.add_components() = component;
   reader_ = stub_->Attach(&context_, request);
   v1::Directive first;
   if (!reader_->Read(&first) || !first.has_welcome()) {
@@ -50,43 +54,48 @@ void BenchWorker::ApplyTarget(const v1::Target& target) {
   v1::ReportResidencyResponse response;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (in_use_ || target.generation() <= completed_) return;
-    held_ = std::min(held_, target.layers());
-    completed_ = target.generation();
+    Residency& its = residency_[target.component()];
+    if (its.in_use || target.generation() <= its.completed) return;
+    its.held = std::min(its.held, target.layers());
+    its.completed = target.generation();
     request.set_session_id(session_);
     FillSnapshot(request.mutable_snapshot());
   }
   stub_->ReportResidency(&context, request, &response);
 }
 
-void BenchWorker::SetInUse(bool in_use) {
+void BenchWorker::SetInUse(const std::string& component, bool in_use) {
   std::lock_guard<std::mutex> lock(mutex_);
-  in_use_ = in_use;
+  residency_[component].in_use = in_use;
 }
 
-v1::EndUseRequest BenchWorker::MakeEnd(const v1::BeginUseResponse& begun) {
+v1::EndUseRequest BenchWorker::MakeEnd(const std::string& component,
+                                       const v1::BeginUseResponse& begun) {
   v1::EndUseRequest request;
   request.set_session_id(session_);
   request.set_use_id(begun.use_id());
   std::lock_guard<std::mutex> lock(mutex_);
-  held_ = begun.resident_layers();
-  completed_ = begun.generation();
+  Residency& its = residency_[component];
+  its.held = begun.resident_layers();
+  its.completed = begun.generation();
   FillSnapshot(request.mutable_snapshot());
   return request;
 }
 
-void BenchWorker::Apply(const v1::EndUseResponse& ended) {
-  SetInUse(false);
+void BenchWorker::Apply(const std::string& component, const v1::EndUseResponse& ended) {
+  SetInUse(component, false);
   if (ended.has_target()) ApplyTarget(ended.target());
 }
 
 void BenchWorker::FillSnapshot(v1::Snapshot* snapshot) {
   snapshot->set_sequence(++sequence_);
-  v1::ComponentResidency* one = snapshot->add_components();
-  one->set_component(component_.name());
-  one->set_held_layers(held_);
-  one->set_completed_generation(completed_);
-  one->set_fixed_placed(true);
+  for (const auto& [name, its] : residency_) {
+    v1::ComponentResidency* one = snapshot->add_components();
+    one->set_component(name);
+    one->set_held_layers(its.held);
+    one->set_completed_generation(its.completed);
+    one->set_fixed_placed(true);
+  }
 }
 
 }  // namespace vrambroker::bench

@@ -136,8 +136,8 @@ absl::StatusOr<Figures> RestBench(const BenchOptions& options) {
     if (!channel->WaitForConnected(absl::ToChronoTime(absl::Now() + absl::Seconds(20)))) {
       return absl::DeadlineExceededError("vram-brokerd does not answer within 20 s");
     }
-    workers.push_back(
-        std::make_unique<BenchWorker>(channel, absl::StrCat("idle-", i), OneComponent()));
+    workers.push_back(std::make_unique<BenchWorker>(channel, absl::StrCat("idle-", i),
+                                                    std::vector<v1::Component>{OneComponent()}));
     if (absl::Status status = workers.back()->Start(); !status.ok()) return status;
   }
   WaitFor([] { return false; }, absl::Seconds(1));  // what the attaches left to do is not rest

@@ -139,15 +139,16 @@ absl::Status RoundTrips::StartServer() {
 }
 
 absl::Status RoundTrips::StartSessions() {
-  driver_ = std::make_unique<BenchWorker>(channel_, "driver", v1::Component());
+  driver_ = std::make_unique<BenchWorker>(channel_, "driver", std::vector<v1::Component>());
   if (absl::Status status = driver_->Start(); !status.ok()) return status;
   v1::DeclarePipelineRequest pipeline;
   pipeline.set_session_id(driver_->session());
   pipeline.set_request_id("pipeline");
   pipeline.set_pipeline(kPipeline);
   for (const Stage& stage : kStages) {
-    workers_.push_back(std::make_unique<BenchWorker>(channel_, absl::StrCat(stage.component, "-0"),
-                                                     ComponentOf(stage)));
+    workers_.push_back(
+        std::make_unique<BenchWorker>(channel_, absl::StrCat(stage.component, "-0"),
+                                      std::vector<v1::Component>{ComponentOf(stage)}));
     if (absl::Status status = workers_.back()->Start(); !status.ok()) return status;
     v1::StageSpec* spec = pipeline.add_stages();
     spec->set_component(stage.component);
@@ -209,7 +210,7 @@ absl::Status RoundTrips::RunStage(const Stage& stage, BenchWorker* worker, int n
   begin.set_passes(stage.passes);
   begin.set_activation_bytes(stage.activation_bytes);
   v1::BeginUseResponse begun;
-  worker->SetInUse(true);
+  worker->SetInUse(stage.component, true);
   Timed began;  // kept only where the use had not to wait for others to release
   grpc::ClientContext begin_context;
   absl::Status status =
@@ -223,12 +224,12 @@ absl::Status RoundTrips::RunStage(const Stage& stage, BenchWorker* worker, int n
     begin_.without_deciding.push_back(began.without_deciding[0]);
     begin_.echo.push_back(began.echo[0]);
   }
-  v1::EndUseRequest end = worker->MakeEnd(begun);
+  v1::EndUseRequest end = worker->MakeEnd(stage.component, begun);
   end.set_request_id(absl::StrCat("end-", ++next_id_));
   v1::EndUseResponse ended;
   grpc::ClientContext end_context;
   status = Time([&] { return worker->stub()->EndUse(&end_context, end, &ended); }, timed, &end_);
-  if (status.ok()) worker->Apply(ended);
+  if (status.ok()) worker->Apply(stage.component, ended);
   return status;
 }
 

@@ -124,6 +124,9 @@ struct EffectText {
   std::string operator()(const core::LogDecision& e) const {
     return absl::StrCat("decided: ", e.decision.component, ": ", e.decision.text);
   }
+  std::string operator()(const core::LongWait& e) const {
+    return absl::StrCat(e.component, " waits long: ", e.blocked_by, "; ", e.holders);
+  }
   std::string operator()(const core::Count& e) const {
     return absl::StrCat("count ", static_cast<int>(e.what), " on ", e.device, ": ", e.bytes.count(),
                         " bytes, ", absl::FormatDuration(e.time));

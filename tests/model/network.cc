@@ -35,6 +35,7 @@ void Network::Open(Peer* peer, const v1::AttachRequest& request) {
     absl::StatusOr<core::AttachEvent> event = server::ReadAttach(request);
     if (!event.ok()) return hooks_.fail(absl::StrCat("Attach: ", event.status().ToString()));
     event->connection = core::ConnectionId(connection->id);
+    event->process = connection->peer->process();
     connection->arrived = true;
     connection->peer->Attached();
     hooks_.step(*event);

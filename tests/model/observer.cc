@@ -5,6 +5,14 @@
 #include "absl/strings/str_cat.h"
 
 namespace vrambroker::model {
+namespace {
+
+// Pids of processes that are not ours; and what the same process is called elsewhere, beyond its
+// own pid.
+constexpr int32_t kFirstForeign = 900'000;
+constexpr int32_t kElsewhere = 1'000'000;
+
+}  // namespace
 
 void Observer::Read(const std::string& device) {
   if (world_.scenario.probe == Probe::kNone) return;
@@ -27,7 +35,13 @@ void Observer::Sample(const std::string& device, uint64_t reading) {
     event.by_process_known = world_.scenario.probe == Probe::kByProcess;
     for (const auto& [pid, bytes] : Shown(device)) {
       event.total_used += core::Bytes(bytes);
-      if (event.by_process_known && bytes > 0) event.by_process.emplace_back(pid, bytes);
+      if (!event.by_process_known || bytes == 0) continue;
+      if (world_.scenario.hidden_foreign && pid >= kFirstForeign) {
+        event.unlisted += core::Bytes(bytes);
+      } else {
+        event.by_process.emplace_back(world_.scenario.pids_elsewhere ? pid + kElsewhere : pid,
+                                      core::Bytes(bytes));
+      }
     }
     if (world_.Fault(world_.scenario.faults.reading_fails)) {
       event.status = absl::UnavailableError("the driver does not answer");
@@ -72,7 +86,7 @@ void Observer::ForeignChanges() {
   const auto& devices = world_.scenario.devices;
   const core::DeviceSpec& device =
       devices[static_cast<size_t>(world_.random.Below(static_cast<int>(devices.size())))];
-  const int32_t pid = 900000 + world_.random.Below(3);
+  const int32_t pid = kFirstForeign + world_.random.Below(3);
   auto& bytes = foreign_[device.uuid];
   if (world_.random.Chance(0.5)) {
     bytes.erase(pid);

@@ -49,7 +49,11 @@ class Peer {
   bool alive() const { return alive_; }
   bool stopped() const { return stopped_; }
   const std::string& name() const { return options_.worker; }
-  core::Process process() const { return {options_.pid, options_.start_time_ticks}; }
+  core::Process process() const {
+    const uint64_t foreign =
+        world_.scenario.pids_elsewhere ? uint64_t{options_.start_time_ticks} : 0;
+    return {options_.pid, options_.start_time_ticks, foreign};
+  }
   const client::Session& session() const { return session_; }
 
  protected:

@@ -126,6 +126,7 @@ void ReferenceLedger::NoteAttach(const core::AttachEvent& e, const core::Welcome
     Use use;
     use.request_id = u.request_id;
     if (id != welcome.resumed_uses.end()) use.id = id->second.value();
+    for (core::UseId former : u.former_ids) use.formerly.insert(former.value());
     use.generation = u.generation.value();
     use.granted = u.granted;
     use.needs = (u.window + u.activation).count();
@@ -134,7 +135,7 @@ void ReferenceLedger::NoteAttach(const core::AttachEvent& e, const core::Welcome
     const bool known = it != before.end() && it->second.use.has_value() &&
                        it->second.use->request_id == u.request_id;
     use.order = known ? it->second.use->order : ++last_order_;
-    if (known) use.formerly = it->second.use->formerly;
+    if (known) use.formerly.merge(it->second.use->formerly);
     if (known) use.formerly.insert(it->second.use->id);
     c.use = use;
     c.admitted |= c.spec.lifetime == core::Lifetime::kForward;

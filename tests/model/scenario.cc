@@ -116,7 +116,11 @@ Scenario MakeScenario(uint64_t seed, int steps) {
     }
     s.workers.push_back(std::move(worker));
   }
-  if (s.probe == Probe::kByProcess && random.Chance(0.25)) {
+  if (s.probe == Probe::kByProcess) s.pids_elsewhere = random.Chance(0.2);
+  s.hidden_foreign = random.Chance(0.3);
+  // Whose death cannot be told after a restart is taken for gone: that is the assumption.
+  if (s.pids_elsewhere) s.faults.restart = 0;
+  if (s.probe == Probe::kByProcess && !s.pids_elsewhere && random.Chance(0.25)) {
     s.workers.back().liar = true;
     s.faults.lie = 0.3;
   }
@@ -125,9 +129,7 @@ Scenario MakeScenario(uint64_t seed, int steps) {
   s.infeasible = random.Chance(0.3) ? 0.05 : 0;
   // By totals, a held use hides what others have until it ends: what it waits for may wait for
   // that.
-  s.nested = random.Chance(0.3) && s.probe != Probe::kTotals ? 0.1 : 0;
-  // An attach does not say which uses a running one holds: a new broker would not see the circle.
-  if (s.nested > 0) s.faults.restart = 0;
+  s.nested = random.Chance(0.3) && s.probe != Probe::kTotals && !s.pids_elsewhere ? 0.1 : 0;
   return s;
 }
 

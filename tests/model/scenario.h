@@ -77,6 +77,11 @@ struct Scenario {
   std::vector<WorkerPlan> workers;
   int drivers = 0;
   Probe probe = Probe::kNone;
+  // The driver lists processes by the pids of another namespace than the broker's, which does not
+  // know the workers' own pids either.
+  bool pids_elsewhere = false;
+  // Where the driver lists processes, those that are not ours are not on the list.
+  bool hidden_foreign = false;
   // Freed bytes are shown this much longer.
   absl::Duration driver_lag;
   Faults faults;

@@ -47,6 +47,35 @@ TEST_F(SessionUses, ARunningUseIsListedAtAReattachAndGoesOnUnderItsNewId) {
   EXPECT_TRUE(Of<UseClosed>(all_).empty());
 }
 
+TEST_F(SessionUses, TheIdsThatItHadGoWithEachReattach) {
+  Settle(0, 1);
+  const std::string request = RunUse(1, 6, 2);
+  const auto former = [&] {
+    Lose();
+    Step(Connect{});
+    const v1::AttachRequest attach = Last<OpenStream>().request;
+    EXPECT_EQ(attach.running_uses_size(), 1);
+    const auto& ids = attach.running_uses(0).former_use_ids();
+    return std::vector<uint64_t>(ids.begin(), ids.end());
+  };
+  const std::vector<uint64_t> first = former();
+  ASSERT_EQ(first.size(), 1u) << "as it was granted under";
+  for (uint64_t i = 0; i < 100; ++i) {
+    DirectiveReceived e;
+    e.attach_number = session_->attach_number();
+    v1::Welcome* welcome = e.directive.mutable_welcome();
+    welcome->set_session_id(500 + i);
+    v1::ResumedUse* resumed = welcome->add_resumed_uses();
+    resumed->set_request_id(request);
+    resumed->set_use_id(1000 + i);
+    Step(e);
+    const std::vector<uint64_t> ids = former();
+    ASSERT_EQ(ids.front(), first.front());
+    ASSERT_EQ(ids.back(), 1000 + i);
+    ASSERT_LE(ids.size(), 64u);
+  }
+}
+
 TEST_F(SessionUses, AUseThatEndsAfterTheAttachWasComposedIsEndedAfterTheWelcome) {
   Settle(0, 1);
   const std::string request = RunUse(1, 6, 2);

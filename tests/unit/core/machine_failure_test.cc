@@ -109,7 +109,7 @@ TEST_F(Failure, ARunningUseGoesOnAcrossAReattachUnderANewId) {
   HoldAndWait(true);
   const UseId before = Look("a/m").use;
   Close(&a_);
-  a_.running = {{"1", "m", 18, Bytes(), Bytes(), Generation(a_.completed["m"])}};
+  a_.running = {{"1", "m", 18, Bytes(), Bytes(), Generation(a_.completed["m"]), {}}};
   Attach(&a_);
   ASSERT_TRUE(a_.welcome.has_value());
   ASSERT_EQ(a_.welcome->resumed_uses.size(), 1u);

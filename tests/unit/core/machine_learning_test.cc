@@ -233,7 +233,7 @@ TEST_F(Learning, AResumedUseOfUnknownShapeTeachesNothingOfItsActivation) {
   Worker w = NewWorker("w", {Forward("m", 4, kGiB)});
   w.held["m"] = 4;
   w.completed["m"] = 7;
-  w.running.push_back({"before", "m", 4, Bytes(), Bytes(kGiB), Generation(7)});
+  w.running.push_back({"before", "m", 4, Bytes(), Bytes(kGiB), Generation(7), {}});
   Attach(&w);
   w.running.clear();
   EXPECT_EQ(ledger().in_use, Bytes(5 * kGiB));

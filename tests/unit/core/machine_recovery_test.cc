@@ -100,6 +100,73 @@ TEST_F(Recovery, ARunningUseGoesOnAndIsChargedAsItSays) {
   EXPECT_EQ(ledger().draining, Bytes());
 }
 
+// Two workers whose uses run on from an earlier broker, known to others by ids of that one.
+class RecoveryOfHeldUses : public Recovery {
+ protected:
+  void SetUp() override {
+    for (Worker* w : {&a_, &b_}) *w = NewWorker(w == &a_ ? "a" : "b", Both());
+    Restart({OwnerOf(a_, 4 * kGiB), OwnerOf(b_, 4 * kGiB)});
+  }
+  static std::vector<ComponentSpec> Both() {
+    return {Forward("m", 4, kGiB), Forward("n", 4, kGiB)};
+  }
+  void AttachWith(Worker* w, std::vector<UseId> former_ids) {
+    w->held["m"] = 4;
+    w->running = {{"1", "m", 4, Bytes(), Bytes(), Generation(3), std::move(former_ids)}};
+    Attach(w);
+  }
+  // Of all layers, while the use of that id runs.
+  CallId AskHolding(const Worker& w, uint64_t held) {
+    return Begin(w, "2", "n", 0, [held](UseSpec* use) {
+      use->min_resident = 4;
+      use->held_uses = {UseId(held)};
+    });
+  }
+
+  Worker a_, b_;
+};
+
+TEST_F(RecoveryOfHeldUses, TheyKeepTheIdsByWhichOthersKnowThem) {
+  AttachWith(&a_, {UseId(40), UseId(57)});
+  AttachWith(&b_, {UseId(58)});
+  EXPECT_EQ(a_.welcome->resumed_uses[0].second, UseId(57));
+  EXPECT_EQ(b_.welcome->resumed_uses[0].second, UseId(58));
+  End(&b_, "1", "m");
+  const auto next = Granted(Begin(b_, "3", "m"), &b_, "m");
+  ASSERT_TRUE(next.has_value());
+  EXPECT_GT(next->use, UseId(58));
+}
+
+TEST_F(RecoveryOfHeldUses, ACircleIsSeenByTheWaitThatClosesIt) {
+  AttachWith(&a_, {UseId(40), UseId(57)});
+  AttachWith(&b_, {UseId(58)});
+  const CallId first = AskHolding(a_, 40), second = AskHolding(b_, 58);
+  EXPECT_FALSE(Answered(first));
+  EXPECT_TRUE(absl::IsAborted(Refused(second))) << Refused(second);
+  EXPECT_THAT(std::string(Refused(second).message()), testing::HasSubstr("deadlock"));
+}
+
+TEST_F(RecoveryOfHeldUses, ACircleThatAnAttachClosesIsSeenThen) {
+  AttachWith(&a_, {UseId(57)});
+  const CallId first = AskHolding(a_, 57);
+  // Its wait is for a use of another, which has not attached again yet, beside its own.
+  const CallId second = Begin(a_, "3", "n", 0, [](UseSpec* use) {
+    use->min_resident = 4;
+    use->held_uses = {UseId(58)};
+  });
+  EXPECT_FALSE(Answered(first) || Answered(second));
+  AttachWith(&b_, {UseId(58)});
+  EXPECT_FALSE(Answered(first));
+  EXPECT_TRUE(absl::IsAborted(Refused(second))) << Refused(second);
+}
+
+TEST_F(RecoveryOfHeldUses, AnIdThatIsTakenIsGivenToNobodyElse) {
+  AttachWith(&a_, {UseId(57)});
+  AttachWith(&b_, {UseId(57)});  // it cannot be so
+  EXPECT_EQ(a_.welcome->resumed_uses[0].second, UseId(57));
+  EXPECT_EQ(b_.welcome->resumed_uses[0].second, UseId(58));
+}
+
 TEST_F(Recovery, AnAttachOlderThanTheOneOnRecordIsRefused) {
   Worker holder = NewModel("holder", 4);
   holder.attach_number = 7;

@@ -69,7 +69,8 @@ TEST_F(NvmlProbeTest, ReadsMemoryWithTheDriversPartAndProcessesInOrder) {
   EXPECT_GE(reading.begin, before);
   EXPECT_GE(reading.end, reading.begin);
   EXPECT_LE(reading.end, absl::Now());
-  EXPECT_EQ(double_->memory_v2_calls, 1);
+  EXPECT_EQ(reading.unlisted_bytes, static_cast<int64_t>(kGiB / 2));
+  EXPECT_EQ(double_->memory_v2_calls, 2);
   EXPECT_EQ(double_->memory_calls, 0);
 }
 
@@ -79,7 +80,17 @@ TEST_F(NvmlProbeTest, FallsBackToTheOlderMemoryCall) {
   EXPECT_EQ(reading.capacity_bytes, static_cast<int64_t>(24 * kGiB));
   EXPECT_EQ(reading.total_used_bytes, static_cast<int64_t>(3 * kGiB + kGiB / 2));
   EXPECT_EQ(reading.driver_reserved_bytes, 0);
-  EXPECT_EQ(double_->memory_calls, 1);
+  EXPECT_EQ(double_->memory_calls, 2);
+}
+
+TEST_F(NvmlProbeTest, WhatNobodyOnTheListHasIsUnlisted) {
+  double_->devices[0].processes.clear();
+  const DriverReading hidden = ReadOnce();
+  EXPECT_TRUE(hidden.by_process);
+  EXPECT_EQ(hidden.unlisted_bytes, static_cast<int64_t>(3 * kGiB + kGiB / 2));
+  // A list that came after the total may have more.
+  double_->devices[0].processes.push_back({7, 9 * kGiB});
+  EXPECT_EQ(ReadOnce().unlisted_bytes, 0);
 }
 
 TEST_F(NvmlProbeTest, TotalsOnlyWhereProcessesAreNotTold) {

@@ -49,6 +49,8 @@ v1::AttachRequest GoodAttach() {
   use->set_window_bytes(13);
   use->set_activation_bytes(14);
   use->set_generation(15);
+  use->add_former_use_ids(16);
+  use->add_former_use_ids(uint64_t{1} << 53);
   return request;
 }
 
@@ -97,6 +99,8 @@ TEST(ReadAttach, TakesEveryField) {
   EXPECT_EQ(event->running_uses[0].window, core::Bytes(13));
   EXPECT_EQ(event->running_uses[0].activation, core::Bytes(14));
   EXPECT_EQ(event->running_uses[0].generation, core::Generation(15));
+  EXPECT_EQ(event->running_uses[0].former_ids,
+            (std::vector<core::UseId>{core::UseId(16), core::UseId(uint64_t{1} << 53)}));
 }
 
 TEST(ReadAttach, ADriverNeedsANameAndANumberOnly) {
@@ -225,6 +229,16 @@ TEST(ReadAttach, RefusesEachFieldOutOfItsRangeAndNamesIt) {
        [](R* r) { r->mutable_running_uses(0)->set_granted_layers(4); }, "granted_layers: 4"},
       {"negative window of a use", [](R* r) { r->mutable_running_uses(0)->set_window_bytes(-1); },
        "running_uses[0].window_bytes"},
+      {"former id 0", [](R* r) { r->mutable_running_uses(0)->add_former_use_ids(0); },
+       "running_uses[0].former_use_ids: 0"},
+      {"former id past what a double holds",
+       [](R* r) { r->mutable_running_uses(0)->add_former_use_ids((uint64_t{1} << 53) + 1); },
+       "running_uses[0].former_use_ids"},
+      {"too many former ids",
+       [](R* r) {
+         for (uint64_t i = 0; i < 63; ++i) r->mutable_running_uses(0)->add_former_use_ids(100 + i);
+       },
+       "former_use_ids (count): 65"},
       {"negative activation of a use",
        [](R* r) { r->mutable_running_uses(0)->set_activation_bytes(-1); }, "activation_bytes"},
   };

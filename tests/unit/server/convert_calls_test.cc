@@ -50,6 +50,17 @@ v1::BeginUseRequest GoodBegin() {
   return request;
 }
 
+TEST(ReadBeginUse, TakesAShardGroup) {
+  v1::BeginUseRequest request = GoodBegin();
+  request.clear_held_use_ids();
+  request.mutable_shard_group()->set_name("run-1-stage-2");
+  request.mutable_shard_group()->set_size(64);
+  const auto event = ReadBeginUse(request);
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_EQ(event->use.group, "run-1-stage-2");
+  EXPECT_EQ(event->use.group_size, 64);
+}
+
 TEST(ReadBeginUse, TakesEveryField) {
   const auto event = ReadBeginUse(GoodBegin());
   ASSERT_TRUE(event.ok()) << event.status();
@@ -107,6 +118,19 @@ TEST(ReadBeginUse, RefusesEachFieldOutOfItsRange) {
       {[](R* r) { r->set_priority(101); }, "priority: 101"},
       {[](R* r) { r->add_held_use_ids(17); }, "held_use_ids (count): 17"},
       {[](R* r) { r->set_held_use_ids(3, 0); }, "held_use_ids: 0"},
+      {[](R* r) { r->mutable_shard_group()->set_size(2); }, "shard_group.name: 0 bytes"},
+      {[](R* r) { r->mutable_shard_group()->set_name(std::string(65, 'g')); },
+       "shard_group.name: 65 bytes"},
+      {[](R* r) {
+         r->mutable_shard_group()->set_name("g");
+         r->mutable_shard_group()->set_size(1);
+       },
+       "shard_group.size: 1 given, 2 to 64"},
+      {[](R* r) {
+         r->mutable_shard_group()->set_name("g");
+         r->mutable_shard_group()->set_size(2);
+       },
+       "held_use_ids: 16 ids beside shard_group"},
   };
   ExpectRefusals(GoodBegin(), ReadBeginUse, cases);
 }
@@ -289,6 +313,9 @@ TEST(Fingerprint, IsThatOfWhatIsAskedFor) {
   EXPECT_NE(Fingerprint(other), Fingerprint(GoodBegin()));
   other = GoodBegin();
   other.set_held_use_ids(0, 99);
+  EXPECT_NE(Fingerprint(other), Fingerprint(GoodBegin()));
+  other = GoodBegin();
+  other.mutable_shard_group()->set_name("g");
   EXPECT_NE(Fingerprint(other), Fingerprint(GoodBegin()));
 
   v1::EndUseRequest repeat = GoodEnd();

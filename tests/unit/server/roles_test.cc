@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "broker/observe/process_watch.h"
 #include "broker/observe/unique_fd.h"
 #include "broker/server/callers.h"
 #include "broker/server/sessions.h"
@@ -120,6 +121,42 @@ TEST(WhyNotTheSame, ProcessesAreToldApartByPidOrElseByUser) {
   EXPECT_NE(WhyNotTheSame(of(0, 1), of(0, 2)), "");
   EXPECT_NE(WhyNotTheSame(of(5, 1), of(0, 1)), "");
   EXPECT_NE(WhyNotTheSame(of(0, 0), {Transport::kPlain, 0, 0, ""}), "");
+}
+
+TEST(WhyNotTheSame, ProcessesOfAnotherNamespaceAreToldApartWhereTheKernelDoes) {
+  const auto of = [](uint64_t foreign_id, uint32_t uid) {
+    return Identity{Transport::kUnix, 0, uid, "", foreign_id};
+  };
+  EXPECT_EQ(WhyNotTheSame(of(71, 0), of(71, 5)), "");
+  EXPECT_THAT(WhyNotTheSame(of(71, 0), of(72, 0)),
+              HasSubstr("a process of another pid namespace, of user 0"));
+  EXPECT_EQ(WhyNotTheSame(of(1, 0), of(1, 0)), "") << "an older kernel: one user is one caller";
+  EXPECT_NE(WhyNotTheSame(of(1, 0), of(1, 5)), "");
+}
+
+TEST(ProcessOf, TheKernelsWordCountsBeforeTheCallersOwn) {
+  const auto peer = [](int32_t pid, uint64_t foreign_id) {
+    auto one = std::make_shared<observe::Peer>();
+    one->pid = pid;
+    one->start_ticks = pid == 0 ? 0 : 9;
+    one->foreign_id = foreign_id;
+    return Caller{Transport::kUnix, std::move(one), "", {}};
+  };
+  const core::Process said = {77, 5, 3};
+  EXPECT_EQ(ProcessOf(peer(42, 0), "w", said), (core::Process{42, 9}));
+  EXPECT_EQ(ProcessOf(peer(0, 71), "w", said), (core::Process{77, 5, 71}));
+  const core::Process named = ProcessOf(peer(0, 1), "w", said);
+  EXPECT_GT(named.foreign_id, uint64_t{1} << 63) << "told apart by its name, never as ours";
+  EXPECT_EQ(named, ProcessOf(peer(0, 1), "w", said));
+  EXPECT_NE(named, ProcessOf(peer(0, 1), "v", said));
+}
+
+TEST(ProcessOf, OverTcpAProcessIsOursOnlyIfThereIsOne) {
+  const Caller caller{Transport::kTls, nullptr, "CN=w", {}};
+  const core::Process own = {getpid(), *observe::ProcessStartTime(getpid())};
+  EXPECT_EQ(ProcessOf(caller, "w", own), own);
+  EXPECT_FALSE(ProcessOf(caller, "w", {own.pid, own.start_time + 1}).named_by_pid());
+  EXPECT_TRUE(ProcessOf(caller, "w", {0, 0}).known());
 }
 
 TEST(SessionTable, OwnersAreForgottenPastTheBoundThoseWithAStreamLast) {
