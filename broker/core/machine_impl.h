@@ -110,7 +110,6 @@ struct Machine::Impl {
 
   // admission.cc
   void AdmitWaiting(Device* device);
-  void RefuseInfeasible(const Device& device);
   std::vector<uint64_t> QueueOrder(const Device& device) const;
   // Bytes for a use: free now, given back by others already (pools included), what the plan would
   // take from others, and all that they retain.
@@ -152,6 +151,9 @@ struct Machine::Impl {
   Bytes PoolComing(const Session& session) const;
   // `except`: not of this component.
   int64_t AlreadyComing(const Device& device, ComponentId except) const;
+
+  // feasibility.cc
+  void RefuseInfeasible(const Device& device);
   Bytes FewestBytes(const Component& c, const UseSpec& use) const;
   Bytes Ceiling(const Device& device) const;
   std::string Holders(const Device& device) const;

@@ -201,9 +201,10 @@ FileLock& FileLock::operator=(FileLock&& other) {
 }
 
 // Still locked while it is removed: whoever opened it meanwhile finds that it lies there no more.
+// Another file may lie there by now, where somebody removed this one: that is another's.
 void FileLock::Release() {
   if (!fd_.valid()) return;
-  unlink(path_.c_str());
+  if (LiesAt(fd_.get(), path_)) unlink(path_.c_str());
   fd_ = UniqueFd();
   RemoveDirectories(made_);
 }

@@ -104,7 +104,10 @@ UnixListener::UnixListener(observe::FileLock lock, std::string path, observe::Un
     : lock_(std::move(lock)),
       path_(std::move(path)),
       socket_(std::move(socket)),
-      wake_(std::move(wake)) {}
+      wake_(std::move(wake)) {
+  struct stat there = {};
+  if (lstat(path_.c_str(), &there) == 0) inode_ = there.st_ino;
+}
 
 UnixListener::~UnixListener() {
   eventfd_write(wake_.get(), 1);
@@ -119,7 +122,8 @@ void UnixListener::Stop() {
   eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
   if (!socket_.valid()) return;
-  unlink(path_.c_str());
+  struct stat there = {};
+  if (lstat(path_.c_str(), &there) == 0 && there.st_ino == inode_) unlink(path_.c_str());
   socket_ = observe::UniqueFd();
 }
 

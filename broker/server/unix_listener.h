@@ -2,6 +2,7 @@
 #pragma once
 
 #include <grpcpp/grpcpp.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,7 @@ class UnixListener {
   observe::FileLock lock_;
   const std::string path_;
   observe::UniqueFd socket_;
+  ino_t inode_ = 0;  // of the socket's file: another's may lie there by now
   observe::UniqueFd wake_;
   std::thread thread_;
 };

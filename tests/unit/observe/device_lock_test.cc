@@ -146,6 +146,18 @@ TEST(DeviceLock, TakesOneThatIsLetGoMeanwhile) {
   EXPECT_TRUE(other.worked());
 }
 
+TEST(DeviceLock, LeavesAnothersWhereItsOwnWasRemoved) {
+  TempDir dir;
+  auto first = LockDevice(dir.path(), kUuid, "first");
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_EQ(unlink(DeviceLockPath(dir.path(), kUuid).c_str()), 0);
+  const auto second = LockDevice(dir.path(), kUuid, "second");
+  ASSERT_TRUE(second.ok()) << second.status();
+  *first = FileLock();
+  EXPECT_TRUE(IsHeld(dir.path(), kUuid).value());
+  EXPECT_EQ(ReadHolder(DeviceLockPath(dir.path(), kUuid))->address, "second");
+}
+
 TEST(DeviceLock, ForeignTextIsNoHolder) {
   TempDir dir;
   const std::string path = DeviceLockPath(dir.path(), kUuid);
