@@ -2,6 +2,7 @@
 // comes of it arrives as an event.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -154,9 +155,15 @@ struct RecordCharge {
   Owner owner;
 };
 
+struct Knowledge;  // explain.h
+
 // For the decision log.
 struct LogDecision {
   Decision decision;
+  // What its plan was made from, which decisions of one plan share. Null: it needed none.
+  std::shared_ptr<const Knowledge> knowledge = nullptr;
+  // Of knowledge->components.
+  int component = 0;
 };
 
 // What came of decisions, once each: for the metrics.

@@ -166,7 +166,12 @@ DecisionId Machine::Impl::Log(DecisionKind kind, Reason reason, const Component&
   while (static_cast<int>(state.decisions.size()) > config.max_decisions) {
     state.decisions.pop_front();
   }
-  effects.push_back(LogDecision{std::move(d)});
+  LogDecision logged{std::move(d), nullptr, 0};
+  if (logged.decision.planned) {
+    logged.knowledge = memory.entries().back().knowledge;
+    logged.component = memory.entries().back().component;
+  }
+  effects.push_back(std::move(logged));
   return DecisionId(last_decision);
 }
 

@@ -10,6 +10,7 @@
 #include "broker/ctl/conformance_command.h"
 #include "broker/ctl/drain_command.h"
 #include "broker/ctl/plan_command.h"
+#include "broker/ctl/replay_command.h"
 #include "broker/ctl/simulate_command.h"
 #include "broker/ctl/watch_command.h"
 
@@ -21,7 +22,7 @@ std::vector<Command> All() {
   all.insert(all.begin() + 1, WatchCommand());
   for (Command& command :
        std::vector<Command>{DrainCommand(), ConformanceCommand(), SimulateCommand(), PlanCommand(),
-                            CompletionCommand()}) {
+                            ReplayCommand(), CompletionCommand()}) {
     all.push_back(std::move(command));
   }
   return all;

@@ -83,6 +83,10 @@ void AddBroker(const Observation& seen, Families* out) {
       .Add({}, absl::ToDoubleSeconds(seen.picture.recovery_left));
   out->Gauge("mailbox_waiting", "Calls and other events that wait to be decided; 4096 at most.")
       .Add({}, static_cast<double>(seen.mailbox_waiting));
+  out->Counter("decision_log_dropped_total",
+               "Lines of the decision log that could not be written as fast as decisions fell, or "
+               "not at all.")
+      .Add({}, static_cast<double>(seen.decision_log_dropped));
   FamilyBuilder& refused =
       out->Counter("refused_calls_total", "Calls that were answered with a status other than OK.");
   for (size_t code = 1; code < kStatusCodes; ++code) {

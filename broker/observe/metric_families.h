@@ -4,6 +4,7 @@
 #include <prometheus/metric_family.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Observation {
   Tally tally;
   // Calls and other events that wait to be decided.
   size_t mailbox_waiting = 0;
+  // Lines of the decision log that are in no file.
+  uint64_t decision_log_dropped = 0;
 };
 
 // Pipelines that are told apart in vram_broker_runs; further ones, by name, are added up under

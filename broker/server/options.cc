@@ -225,6 +225,40 @@ void AddPlaceFlags(Options* options, FlagSet* flags) {
        [options](const std::string& text) { return SetLogFormat(text, &options->log_format); }});
 }
 
+constexpr int64_t kLeastDecisionLog = int64_t{64} << 10;
+constexpr int kMostDecisionLogs = 100;
+
+void AddDecisionLogFlags(Options* options, FlagSet* flags) {
+  AddPath("decision-log",
+          "Keep every decision with what it was made from, and what was done, as lines of JSON: "
+          "vramctl replay reads them. Added to where it is there. Default: none is kept.",
+          &options->decision_log, flags);
+  flags->Add({"decision-log-max-size", "SIZE",
+              "A file of this size becomes FILE.1, that FILE.2 and so on. Default: 64MiB; 64KiB at "
+              "least.",
+              [options](const std::string& text) {
+                auto bytes = ParseBytes(text);
+                if (!bytes.ok()) return bytes.status();
+                if (*bytes < kLeastDecisionLog) {
+                  return absl::InvalidArgumentError(
+                      absl::StrCat("'", text, "': 64KiB to 64TiB is allowed"));
+                }
+                options->decision_log_max_bytes = *bytes;
+                return absl::OkStatus();
+              }});
+  flags->Add({"decision-log-files", "N",
+              "Files that are kept, FILE included; the oldest goes. Default: 4.",
+              [options](const std::string& text) {
+                int files = 0;
+                if (!absl::SimpleAtoi(text, &files) || files < 1 || files > kMostDecisionLogs) {
+                  return absl::InvalidArgumentError(
+                      absl::StrCat("'", text, "': 1 to ", kMostDecisionLogs, " is allowed"));
+                }
+                options->decision_log_files = files;
+                return absl::OkStatus();
+              }});
+}
+
 void AddDuration(const char* name, const char* help, absl::Duration* out, FlagSet* flags) {
   flags->Add({name, "DURATION", absl::StrCat(help, " Default: ", absl::FormatDuration(*out), "."),
               [out](const std::string& text) { return SetDuration(text, out); }});
@@ -322,6 +356,7 @@ absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
   parsed.options.metrics_if_possible = true;
   FlagSet flags("VRAM_BROKERD_");
   AddPlaceFlags(&parsed.options, &flags);
+  AddDecisionLogFlags(&parsed.options, &flags);
   AddDecisionFlags(&parsed.options, &flags);
   if (absl::Status status = flags.Parse(args, get_env); !status.ok()) return status;
   parsed.help_wanted = flags.help_wanted();

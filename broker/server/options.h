@@ -54,6 +54,10 @@ struct Options {
   absl::Duration reading_interval = absl::Seconds(1);
   std::string lock_dir;
   LogFormat log_format = LogFormat::kText;
+  // File of the decision log; empty: none is kept. Bytes of each file, and how many, that included.
+  std::string decision_log;
+  int64_t decision_log_max_bytes = int64_t{64} << 20;
+  int decision_log_files = 4;
   // HOST:PORT of the metrics. Empty: they are not served.
   std::string metrics_address;
   // The broker starts without metrics where that address cannot be had: nobody has asked for it.

@@ -14,6 +14,9 @@
 #include "broker/server/admin_service.h"
 #include "broker/server/broker_service.h"
 #include "broker/server/callers.h"
+#include "broker/server/convert_decision_log.h"
+#include "broker/server/decision_log.h"
+#include "broker/server/decision_recorder.h"
 #include "broker/server/devices.h"
 #include "broker/server/engine.h"
 #include "broker/server/page_source.h"
@@ -62,6 +65,9 @@ struct Server::Parts {
 
   absl::Status Open();
   absl::Status OpenListeners();
+  absl::Status OpenDecisionLog(const core::Config& config);
+  void Record(const core::Effect& effect);
+  void WriteRecorded();
   absl::Status StartEngine();
   core::Epoch NewEpoch();
   EngineHooks MakeHooks();
@@ -88,7 +94,9 @@ struct Server::Parts {
   size_t tls_alarm = 0;
   std::unique_ptr<Readings> readings;
   std::unique_ptr<PictureFeed> feed;
-  // Used in the order of decisions.
+  // Null: none is wanted. The recorder and the tally are used in the order of decisions.
+  std::unique_ptr<DecisionLog> decision_log;
+  DecisionRecorder recorder;
   observe::Tally tally;
   std::unique_ptr<Engine> engine;
   // Its callbacks post to the engine.
@@ -140,10 +148,52 @@ EngineHooks Server::Parts::MakeHooks() {
   };
   hooks.on_step = [this](const core::Event& event, absl::Duration took) {
     tally.Note(event, took);
+    if (decision_log != nullptr) {
+      recorder.Note(event, clock.Now());
+      WriteRecorded();
+    }
     if (extras.on_step != nullptr) extras.on_step(event, took);
   };
-  hooks.on_effect = [this](const core::Effect& effect) { tally.Note(effect); };
+  hooks.on_effect = [this](const core::Effect& effect) {
+    tally.Note(effect);
+    if (decision_log != nullptr) Record(effect);
+  };
   return hooks;
+}
+
+void Server::Parts::Record(const core::Effect& effect) {
+  if (const auto* decision = std::get_if<core::LogDecision>(&effect)) {
+    decision_log->Write(*decision);
+  } else {
+    recorder.Note(effect, clock.Now());
+  }
+  WriteRecorded();
+}
+
+void Server::Parts::WriteRecorded() {
+  for (v1::DecisionLogLine& line : recorder.Take()) decision_log->Write(std::move(line));
+}
+
+absl::Status Server::Parts::OpenDecisionLog(const core::Config& config) {
+  if (options.decision_log.empty()) return absl::OkStatus();
+  auto file = observe::DecisionLogFile::Open(options.decision_log, options.decision_log_max_bytes,
+                                             options.decision_log_files);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(),
+                        absl::StrCat("--decision-log: ", file.status().message()));
+  }
+  v1::DecisionLogHeader header;
+  header.set_version(1);
+  header.set_broker_version(VRAM_BROKER_VERSION);
+  header.set_broker_epoch(config.epoch.value());
+  header.set_load_ahead(config.load_ahead);
+  for (const Device& device : devices) Write(device.spec, header.add_devices());
+  decision_log = std::make_unique<DecisionLog>(
+      *std::move(file), std::move(header), [this](uint64_t lines, const std::string& why) {
+        log.Write(LogLine{
+            clock.Now(), "decision_log_dropped", {{"lines", absl::StrCat(lines)}, {"why", why}}});
+      });
+  return absl::OkStatus();
 }
 
 // Above every earlier one, whatever the clock says.
@@ -178,6 +228,7 @@ absl::Status Server::Parts::StartEngine() {
   for (const Device& device : devices) specs.push_back(device.spec);
   core::Config config = options.core;
   config.epoch = NewEpoch();
+  if (absl::Status status = OpenDecisionLog(config); !status.ok()) return status;
   Engine::Records records;
   for (const Device& device : devices) records[device.spec.uuid] = device.record.get();
   engine = std::make_unique<Engine>(config, specs, clock, &log, watch.get(), std::move(records),
@@ -242,7 +293,8 @@ absl::Status Server::Parts::StartMetrics() {
   auto collected = std::make_shared<observe::Metrics>([this](observe::Metrics::Take take) {
     const size_t waiting = engine->waiting();
     engine->Inspect([=, this](const core::Machine& machine, absl::Time now) {
-      take({machine.GetPicture(now), tally, waiting});
+      take({machine.GetPicture(now), tally, waiting,
+            decision_log == nullptr ? 0 : decision_log->dropped()});
     });
   });
   auto opened = observe::MetricsEndpoint::Open(options.metrics_address, std::move(collected));

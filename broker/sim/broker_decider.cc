@@ -214,8 +214,9 @@ core::Effects BrokerDecider::Timed(const core::Event& event) {
                       std::holds_alternative<core::EndUseEvent>(event);
   const int64_t began = counts && clock_ ? clock_() : 0;
   core::Effects effects = machine_.Step(event, Now());
+  const int64_t took = counts && clock_ ? clock_() - began : 0;
+  if (observe_) observe_(event, effects, Now());
   if (!counts) return effects;
-  const int64_t took = clock_ ? clock_() - began : 0;
   const bool decided = std::any_of(effects.begin(), effects.end(), [](const core::Effect& effect) {
     return std::holds_alternative<core::LogDecision>(effect);
   });

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -25,6 +26,8 @@ enum class Declared {
 // `done` of `all` of `what`: "runs declared", "requests done".
 using TellProgress = std::function<void(const char* what, int64_t done, int64_t all)>;
 
+using Observe = std::function<void(const core::Event&, const core::Effects&, absl::Time)>;
+
 class BrokerDecider : public Decider {
  public:
   // `horizon`: known uses that a plan looks at, 0 for the core's own. `clock`: nanoseconds of a
@@ -32,6 +35,9 @@ class BrokerDecider : public Decider {
   // `workload` and `card` outlive the decider.
   BrokerDecider(const Workload& workload, Declared declared, bool load_ahead, int horizon,
                 std::function<int64_t()> clock, TellProgress progress, Card* card);
+
+  // From here on; before Start for all of it.
+  void set_observe(Observe observe) { observe_ = std::move(observe); }
 
   absl::Status Start() override;
   void RunBegins(int run) override;
@@ -86,6 +92,7 @@ class BrokerDecider : public Decider {
   Declared declared_;
   std::function<int64_t()> clock_;
   const TellProgress progress_;
+  Observe observe_;
   Card* card_;
   core::Machine machine_;
   std::vector<Worker> workers_;

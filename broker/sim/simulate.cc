@@ -22,8 +22,11 @@ std::unique_ptr<Decider> MakeDecider(const Workload& workload, const Options& op
   if (options.rule != Rule::kBroker) {
     return std::make_unique<RuleDecider>(options.rule, options.clock, card);
   }
-  return std::make_unique<BrokerDecider>(workload, options.declared, options.load_ahead,
-                                         options.horizon, options.clock, options.progress, card);
+  auto broker =
+      std::make_unique<BrokerDecider>(workload, options.declared, options.load_ahead,
+                                      options.horizon, options.clock, options.progress, card);
+  broker->set_observe(options.observe);
+  return broker;
 }
 
 class Simulation {

@@ -28,6 +28,8 @@ struct Options {
   bool record = false;
   // Told as runs are declared and as requests end. Empty: nobody.
   TellProgress progress;
+  // Told each event of the broker's core with what came of it, in order. Empty: nobody.
+  Observe observe;
   // Look at all of the core's state after each event. For tests.
   bool check_core = false;
 };

@@ -70,6 +70,19 @@ TEST_F(OptionsTest, MetricsAreServedWhereTheyAreAskedForOrNotAtAll) {
               HasSubstr("--metrics-address: '9464': HOST:PORT is allowed"));
 }
 
+TEST_F(OptionsTest, TheDecisionLogIsOffAndItsBoundsAreChecked) {
+  EXPECT_EQ(Good({}).decision_log, "");
+  EXPECT_EQ(Good({}).decision_log_max_bytes, 64 << 20);
+  EXPECT_EQ(Good({}).decision_log_files, 4);
+  const Options chosen =
+      Good({"--decision-log=/tmp/x", "--decision-log-max-size=1MiB", "--decision-log-files=1"});
+  EXPECT_EQ(chosen.decision_log, "/tmp/x");
+  EXPECT_EQ(chosen.decision_log_max_bytes, 1 << 20);
+  EXPECT_EQ(chosen.decision_log_files, 1);
+  EXPECT_THAT(Refusal({"--decision-log-max-size=1KiB"}), HasSubstr("64KiB to 64TiB"));
+  EXPECT_THAT(Refusal({"--decision-log-files=0"}), HasSubstr("1 to 100"));
+}
+
 TEST_F(OptionsTest, TheCommandLineGoesBeforeTheEnvironmentAndThatBeforeTheFile) {
   const std::string file = File("# times\nreserve = 1MiB\n\nmax-wait=3s\ngrow-wait=4s\n");
   env_["VRAM_BROKERD_RESERVE"] = "2MiB";

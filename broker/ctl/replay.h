@@ -1,0 +1,67 @@
+// The decisions of a log, made again from what they knew.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <istream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "vrambroker/v1/decision_log.pb.h"
+
+namespace vrambroker::ctl {
+
+// Of one log or several that follow each other.
+struct ReplayResult {
+  // Differing decisions that are listed at most; further ones are counted only.
+  static constexpr size_t kMostListed = 100;
+
+  struct Differing {
+    v1::Decision decision;
+    std::string what;
+  };
+
+  int64_t lines = 0;
+  int64_t brokers = 0;  // headers of different epochs, one after the other
+  int64_t decisions = 0;
+  int64_t without_plan = 0;
+  int64_t reproduced = 0;
+  int64_t differ = 0;
+  // Plans that were made; several decisions may share one.
+  int64_t plans = 0;
+  // Lines that a crash cut off, and lines that the broker had to drop, as it says itself.
+  int64_t torn = 0;
+  int64_t dropped = 0;
+  std::vector<Differing> differing;
+};
+
+class Replay {
+ public:
+  // All of one file. INVALID_ARGUMENT, naming the line, where it is no decision log, or where a
+  // line says what cannot be; what was before it is in the result. Memory is bounded by the longest
+  // line.
+  absl::Status Read(std::istream* in);
+  const ReplayResult& result() const { return result_; }
+
+ private:
+  // A plan that later lines may refer to, and in what it differs.
+  struct Known {
+    uint64_t decision;
+    int components;
+    std::string difference;
+  };
+
+  absl::Status Take(const v1::DecisionLogLine& line);
+  absl::Status Take(const v1::LoggedDecision& decision);
+
+  ReplayResult result_;
+  uint64_t epoch_ = 0;
+  std::deque<Known> known_;
+};
+
+// For people, and for programs.
+std::string ReplayText(const ReplayResult& result);
+std::string ReplayJson(const ReplayResult& result);
+
+}  // namespace vrambroker::ctl
