@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "broker/ctl/connection.h"
+#include "broker/ctl/follow_decisions.h"
 #include "broker/ctl/render.h"
 #include "broker/ctl/render_explanation.h"
 #include "broker/ctl/render_picture.h"
@@ -111,7 +112,7 @@ int Status(const Words& arguments, std::ostream& out, std::ostream& error) {
       picture, PaintAll(PictureLines(picture, columns), to_terminal && MayColour(STDOUT_FILENO)));
 }
 
-std::vector<FlagSpec> DecisionsFlags() { return {{"limit"}}; }
+std::vector<FlagSpec> DecisionsFlags() { return {{"limit"}, {"follow", false}}; }
 
 absl::Status TakeLimit(const absl::StatusOr<Arguments>& arguments, int* limit) {
   if (!arguments.ok()) return absl::OkStatus();
@@ -128,6 +129,9 @@ int Decisions(const Words& arguments, std::ostream& out, std::ostream& error) {
   int limit = 20;
   Question question{out, error};
   if (!question.Prepare("decisions", parsed, TakeLimit(parsed, &limit))) return kFailed;
+  if (parsed->Has("follow")) {
+    return FollowDecisions(question.connection, question.channel, limit, out, error);
+  }
   v1::ListDecisionsRequest request;
   request.set_limit(limit);
   v1::ListDecisionsResponse decisions;
@@ -246,7 +250,10 @@ std::vector<Command> BrokerCommands() {
        shared, Status},
       {"decisions", "", "the last decisions, newest last",
        Usage("Lists the last decisions, newest last.\n\n  vramctl decisions [flags]\n",
-             "  --limit=N                      at most so many, 1 to 4096; default: 20\n"),
+             "  --limit=N                      at most so many, 1 to 4096; default: 20\n"
+             "  --follow                       and each one that follows, until Ctrl-C or the end "
+             "of\n"
+             "                                 the broker (status 2); JSON has one in each line\n"),
        WithConnectionFlags(DecisionsFlags()), Decisions},
       {"explain", "ID", "why that decision fell so, and what else it could have been",
        Usage("Says why a decision fell as it did, and what the alternatives would have cost.\n"

@@ -80,6 +80,33 @@ grpc::ServerUnaryReactor* AdminService::ListDecisions(Context* context,
   return call;
 }
 
+grpc::ServerWriteReactor<v1::Decision>* AdminService::WatchDecisions(
+    Context* context, const v1::WatchDecisionsRequest* request) {
+  const std::shared_ptr<DecisionStream> stream = DecisionStream::Create();
+  Checks checks;
+  checks.Range("limit", request->limit(), 0, kMaxDecisions);
+  absl::Status status = CheckRole(callers_->Of(*context), Method("BrokerAdmin.WatchDecisions"));
+  if (status.ok()) status = checks.status();
+  if (status.ok()) status = decisions_->Add(stream);
+  if (!status.ok()) {
+    stream->Close(status);
+    return stream.get();
+  }
+  // Between two decisions, so that none is missed and none comes twice.
+  engine_->Inspect([this, stream, limit = static_cast<size_t>(request->limit()),
+                    after = core::DecisionId(request->after_decision_id())](
+                       const core::Machine& machine, absl::Time) {
+    v1::ListDecisionsResponse known;
+    if (limit > 0) CopyDecisions(machine, limit, after, &known);
+    std::vector<DecisionStream::DecisionPtr> before;
+    for (v1::Decision& decision : *known.mutable_decisions()) {
+      before.push_back(std::make_shared<const v1::Decision>(std::move(decision)));
+    }
+    decisions_->Begin(stream, before);
+  });
+  return stream.get();
+}
+
 // Makes up to three plans between two decisions: some milliseconds where most is known.
 grpc::ServerUnaryReactor* AdminService::ExplainDecision(Context* context,
                                                         const v1::ExplainDecisionRequest* request,

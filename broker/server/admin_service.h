@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "broker/server/callers.h"
+#include "broker/server/decision_feed.h"
 #include "broker/server/engine.h"
 #include "broker/server/picture_feed.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
@@ -13,8 +14,8 @@ namespace vrambroker::server {
 class AdminService final : public v1::BrokerAdmin::CallbackService {
  public:
   // All outlive the service.
-  AdminService(Engine* engine, PictureFeed* feed, const Callers* callers)
-      : engine_(engine), feed_(feed), callers_(callers) {}
+  AdminService(Engine* engine, PictureFeed* feed, DecisionFeed* decisions, const Callers* callers)
+      : engine_(engine), feed_(feed), decisions_(decisions), callers_(callers) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -26,6 +27,8 @@ class AdminService final : public v1::BrokerAdmin::CallbackService {
       Context* context, const v1::WatchPictureRequest* request) override;
   Reactor* ListDecisions(Context* context, const v1::ListDecisionsRequest* request,
                          v1::ListDecisionsResponse* response) override;
+  grpc::ServerWriteReactor<v1::Decision>* WatchDecisions(
+      Context* context, const v1::WatchDecisionsRequest* request) override;
   Reactor* ExplainDecision(Context* context, const v1::ExplainDecisionRequest* request,
                            v1::ExplainDecisionResponse* response) override;
   Reactor* ListRuns(Context* context, const v1::ListRunsRequest* request,
@@ -38,6 +41,7 @@ class AdminService final : public v1::BrokerAdmin::CallbackService {
 
   Engine* const engine_;
   PictureFeed* const feed_;
+  DecisionFeed* const decisions_;
   const Callers* const callers_;
 };
 

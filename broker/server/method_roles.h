@@ -27,6 +27,7 @@ inline constexpr MethodRoles kMethodRoles[] = {
     {"BrokerAdmin.GetPicture", {Role::kViewer, Role::kAdmin}},
     {"BrokerAdmin.WatchPicture", {Role::kViewer, Role::kAdmin}},
     {"BrokerAdmin.ListDecisions", {Role::kViewer, Role::kAdmin}},
+    {"BrokerAdmin.WatchDecisions", {Role::kViewer, Role::kAdmin}},
     {"BrokerAdmin.ExplainDecision", {Role::kViewer, Role::kAdmin}},
     {"BrokerAdmin.ListRuns", {Role::kViewer, Role::kAdmin}},
     {"BrokerAdmin.Drain", {Role::kAdmin}},

@@ -15,6 +15,7 @@
 #include "broker/server/broker_service.h"
 #include "broker/server/callers.h"
 #include "broker/server/convert_decision_log.h"
+#include "broker/server/decision_feed.h"
 #include "broker/server/decision_log.h"
 #include "broker/server/decision_recorder.h"
 #include "broker/server/devices.h"
@@ -94,6 +95,7 @@ struct Server::Parts {
   size_t tls_alarm = 0;
   std::unique_ptr<Readings> readings;
   std::unique_ptr<PictureFeed> feed;
+  DecisionFeed decision_feed;
   // Null: none is wanted. The recorder and the tally are used in the order of decisions.
   std::unique_ptr<DecisionLog> decision_log;
   DecisionRecorder recorder;
@@ -156,6 +158,9 @@ EngineHooks Server::Parts::MakeHooks() {
   };
   hooks.on_effect = [this](const core::Effect& effect) {
     tally.Note(effect);
+    if (const auto* decision = std::get_if<core::LogDecision>(&effect)) {
+      decision_feed.Decided(decision->decision);
+    }
     if (decision_log != nullptr) Record(effect);
   };
   return hooks;
@@ -235,7 +240,8 @@ absl::Status Server::Parts::StartEngine() {
                                     MakeHooks());
   broker_service = std::make_unique<BrokerService>(
       engine.get(), &callers, specs.size() == 1 ? specs.front().uuid : std::string());
-  admin_service = std::make_unique<AdminService>(engine.get(), feed.get(), &callers);
+  admin_service =
+      std::make_unique<AdminService>(engine.get(), feed.get(), &decision_feed, &callers);
   return absl::OkStatus();
 }
 
@@ -364,9 +370,9 @@ void Server::Parts::Stop() {
   if (readings != nullptr) readings->Stop();
   alarms.Stop();
   if (engine != nullptr) engine->Stop();
-  if (feed != nullptr) {
-    feed->Close(absl::UnavailableError("the broker is stopping; watch again with backoff"));
-  }
+  const auto stopping = absl::UnavailableError("the broker is stopping; watch again with backoff");
+  if (feed != nullptr) feed->Close(stopping);
+  decision_feed.Close(stopping);
   if (server != nullptr) {
     server->Shutdown(absl::ToChronoTime(absl::Now() + kShutdownGrace));
     server->Wait();

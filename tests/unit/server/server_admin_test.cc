@@ -7,10 +7,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "broker/observe/driver_probe.h"
+#include "broker/server/decision_feed.h"
 #include "broker/server/server.h"
 #include "tests/poll.h"
 #include "tests/unit/server/server_fixture.h"
@@ -157,6 +162,107 @@ TEST_F(ServerTest, WatchersGetThePictureNowAndAfterAChange) {
   while (reader->Read(&picture)) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(ServerTest, DecisionsAreSentAsTheyFall) {
+  Start();
+  Session session(Connect(), MakeAttach("w", 8));
+  v1::BeginUseResponse begun;
+  ASSERT_TRUE(session.BeginUse("a", &begun).ok());
+  auto stub = v1::BrokerAdmin::NewStub(Connect());
+  grpc::ClientContext context;
+  v1::WatchDecisionsRequest request;
+  request.set_limit(10);
+  auto reader = stub->WatchDecisions(&context, request);
+  v1::Decision decision;
+  ASSERT_TRUE(reader->Read(&decision));
+  EXPECT_EQ(decision.id(), begun.decision_id());
+  EXPECT_EQ(decision.kind(), v1::DECISION_KIND_GRANT);
+  v1::EndUseResponse ended;
+  ASSERT_TRUE(session.EndUse("b", begun.use_id(), 8, begun.generation(), &ended).ok());
+  ASSERT_TRUE(reader->Read(&decision));
+  EXPECT_EQ(decision.id(), begun.decision_id() + 1);
+  EXPECT_EQ(decision.kind(), v1::DECISION_KIND_RETENTION);
+  // Whoever has seen those begins behind them.
+  grpc::ClientContext other;
+  request.set_after_decision_id(begun.decision_id());
+  auto behind = stub->WatchDecisions(&other, request);
+  v1::Decision second;
+  ASSERT_TRUE(behind->Read(&second));
+  EXPECT_EQ(second.id(), decision.id());
+  server_->Stop();
+  EXPECT_FALSE(reader->Read(&decision));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(ServerTest, WatchersOfDecisionsAreBounded) {
+  Start();
+  auto stub = v1::BrokerAdmin::NewStub(Connect());
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::Decision>>> readers;
+  Session session(Connect(), MakeAttach("w", 8));
+  v1::BeginUseResponse begun;
+  ASSERT_TRUE(session.BeginUse("a", &begun).ok());
+  v1::WatchDecisionsRequest request;
+  request.set_limit(1);
+  v1::Decision decision;
+  for (size_t i = 0; i < DecisionFeed::kMaxWatchers; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    readers.push_back(stub->WatchDecisions(contexts.back().get(), request));
+    ASSERT_TRUE(readers.back()->Read(&decision));
+  }
+  grpc::ClientContext context;
+  auto refused = stub->WatchDecisions(&context, request);
+  EXPECT_FALSE(refused->Read(&decision));
+  const grpc::Status status = refused->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("at most 64; use ListDecisions"));
+  grpc::ClientContext wrong;
+  request.set_limit(4097);
+  auto beyond = stub->WatchDecisions(&wrong, request);
+  EXPECT_FALSE(beyond->Read(&decision));
+  EXPECT_EQ(beyond->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// A watcher that does not read is cut off, and nobody waits for it.
+TEST_F(ServerTest, AWatcherOfDecisionsThatDoesNotReadIsCutOff) {
+  Start();
+  grpc::ChannelArguments little;  // lies on the way
+  little.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  little.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 16384);
+  auto stub = v1::BrokerAdmin::NewStub(grpc::CreateCustomChannel(
+      "unix:" + socket_path(), grpc::InsecureChannelCredentials(), little));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  Session session(Connect(), MakeAttach("w", 8));
+  v1::BeginUseResponse first;
+  ASSERT_TRUE(session.BeginUse("first", &first).ok());
+  v1::EndUseResponse end;
+  ASSERT_TRUE(session.EndUse("end", first.use_id(), 8, first.generation(), &end).ok());
+  v1::WatchDecisionsRequest request;
+  request.set_limit(1);
+  auto reader = stub->WatchDecisions(&context, request);
+  v1::Decision decision;
+  ASSERT_TRUE(reader->Read(&decision));
+  // More than wait for it and than lie on the way.
+  constexpr int kUses = 6000;
+  for (int i = 0; i < kUses; ++i) {
+    v1::BeginUseResponse begun;
+    ASSERT_TRUE(session.BeginUse(absl::StrCat("b", i), &begun).ok());
+    v1::EndUseResponse ended;
+    ASSERT_TRUE(
+        session.EndUse(absl::StrCat("e", i), begun.use_id(), 8, begun.generation(), &ended).ok());
+  }
+  uint64_t last = decision.id(), count = 0;
+  while (reader->Read(&decision)) {
+    EXPECT_EQ(decision.id(), ++last);
+    ++count;
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr(absl::StrCat("Watch again with after_decision_id ", last)));
+  EXPECT_LT(count, 2u * kUses);
 }
 
 TEST_F(ServerTest, DecisionsAndRunsAreListed) {
