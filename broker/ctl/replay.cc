@@ -8,6 +8,7 @@
 #include "broker/core/planner.h"
 #include "broker/ctl/decision_log_reader.h"
 #include "broker/ctl/logged_plan.h"
+#include "broker/ctl/printable.h"
 #include "broker/ctl/render.h"
 
 namespace vrambroker::ctl {
@@ -113,7 +114,7 @@ std::string ReplayText(const ReplayResult& r) {
   std::vector<std::vector<std::string>> rows = {{">decision", "kind", "component", "what differs"}};
   for (const ReplayResult::Differing& one : r.differing) {
     rows.push_back({absl::StrCat(one.decision.id()), KindName(one.decision),
-                    one.decision.component_id(), one.what});
+                    Printable(one.decision.component_id()), Printable(one.what)});
   }
   absl::StrAppend(&out, "\n", RenderTable(rows));
   if (r.differ > static_cast<int64_t>(r.differing.size())) {
@@ -135,7 +136,7 @@ std::string ReplayJson(const ReplayResult& r) {
                                  {"component_id", one.decision.component_id()},
                                  {"what", one.what}});
   }
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace vrambroker::ctl

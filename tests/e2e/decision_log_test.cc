@@ -35,6 +35,15 @@ class DecisionLogTest : public E2eTest {
       second->Run(Stage(kMiB, 2));
     }
   }
+  // Below 0: none was given.
+  double SimulatedStall(const std::string& capacity) {
+    const ProgramEnd end = Replay({"--capacity=" + capacity, "--format=json"});
+    EXPECT_EQ(end.status, 0) << end.output;
+    const std::string name = "\"fits\": true, \"stall_seconds\": ";
+    const size_t at = end.output.find(name);
+    EXPECT_NE(at, std::string::npos) << end.output;
+    return at == std::string::npos ? -1 : std::stod(end.output.substr(at + name.size()));
+  }
   // All that was decided until now is in the file.
   testing::AssertionResult EverythingWritten() {
     const std::vector<v1::Decision> kept = Decisions(v1::DECISION_KIND_RETENTION);
@@ -55,6 +64,11 @@ TEST_F(DecisionLogTest, EveryPlanOfAKilledBrokerComesOutAgain) {
   EXPECT_EQ(text.status, 0) << text.output;
   EXPECT_THAT(text.output, HasSubstr(" reproduced, 0 differ"));
   EXPECT_THAT(text.output, HasSubstr("of 1 broker"));
+  // A smaller card would have lost more.
+  const double here = SimulatedStall("20MiB");
+  const double smaller = SimulatedStall("8MiB");
+  EXPECT_GE(here, 0);
+  EXPECT_GT(smaller, here);
 
   // As a broker leaves it that is killed while it writes; the next one goes on behind it.
   std::ofstream(Path(), std::ios::app) << "{\"time\":\"2026-01-01T00:00:00Z\",\"decis";
@@ -73,8 +87,9 @@ TEST_F(DecisionLogTest, EveryPlanOfAKilledBrokerComesOutAgain) {
 TEST_F(DecisionLogTest, ABrokerDoesNotStartWhereItCannotWrite) {
   std::ofstream(Path()) << "something else\n";
   const pipeline::TemporaryCardName card;
-  const auto broker =
-      StartProgram("refused", BrokerCommand(folder() + "/other", card.name() + "=20MiB", {"--decision-log=" + Path()}));
+  const auto broker = StartProgram(
+      "refused",
+      BrokerCommand(folder() + "/other", card.name() + "=20MiB", {"--decision-log=" + Path()}));
   ASSERT_TRUE(Eventually([&] { return !broker->Running(); }));
   EXPECT_THAT(broker->Log(), HasSubstr("--decision-log: "));
   EXPECT_THAT(broker->Log(), HasSubstr("holds something other than a decision log"));
