@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 
 namespace vrambroker::server {
@@ -18,6 +20,8 @@ namespace {
 // most.
 constexpr std::chrono::milliseconds kGather(50);
 constexpr int kPatienceMilliseconds = 1000;
+// Bytes that nobody has read; past it a warning waits as other lines do.
+constexpr size_t kMostLeftOver = 64 << 10;
 
 constexpr const char* kReasons[] = {
     "unspecified",     "fits_whole",  "planned",          "grow_wait_ended", "kept_for_next_use",
@@ -50,22 +54,31 @@ bool IsPlain(const std::string& value) {
   return !value.empty();
 }
 
-// False: nobody took all of it in time.
-bool WriteAll(int descriptor, const std::string& text) {
+std::atomic<size_t> g_unwritten = 0;
+
+// Bytes of it that were taken before nobody took any for `patience` milliseconds.
+size_t WriteSome(int descriptor, const std::string& text, int patience) {
   size_t done = 0;
   while (done < text.size()) {
     pollfd query{descriptor, POLLOUT, 0};
-    if (poll(&query, 1, kPatienceMilliseconds) == 0) return false;
+    if (poll(&query, 1, patience) == 0) return done;
     // A pipe that is ready takes this much without blocking.
     const size_t piece = std::min<size_t>(text.size() - done, PIPE_BUF);
     const ssize_t written = write(descriptor, text.data() + done, piece);
-    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return text.size();  // it never will
     if (written > 0) done += static_cast<size_t>(written);
   }
-  return true;
+  return done;
 }
 
 }  // namespace
+
+bool IsWarning(const std::string& event) {
+  constexpr absl::string_view kWarnings[] = {
+      "not_watched", "not_recorded",         "no_metrics", "tls_not_renewed",  "no_record",
+      "no_page",     "decision_log_dropped", "long_wait",  "log_lines_dropped"};
+  return std::find(std::begin(kWarnings), std::end(kWarnings), event) != std::end(kWarnings);
+}
 
 LogLine ToLogLine(const core::Decision& decision) {
   return {decision.time,
@@ -81,7 +94,9 @@ LogLine ToLogLine(const core::Decision& decision) {
 std::string FormatLine(const LogLine& line, LogFormat format) {
   const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", line.time, absl::UTCTimeZone());
   if (format == LogFormat::kJson) {
-    std::string out = absl::StrCat("{\"time\":\"", time, "\",\"event\":", JsonString(line.event));
+    std::string out = absl::StrCat("{\"time\":\"", time, "\",\"level\":\"",
+                                   IsWarning(line.event) ? "warning" : "info",
+                                   "\",\"event\":", JsonString(line.event));
     for (const auto& [name, value] : line.fields) {
       absl::StrAppend(&out, ",", JsonString(name), ":", JsonString(value));
     }
@@ -94,7 +109,10 @@ std::string FormatLine(const LogLine& line, LogFormat format) {
   return out;
 }
 
-Log::Log(int descriptor, LogFormat format) : descriptor_(descriptor), format_(format) {
+size_t Log::Unwritten() { return g_unwritten; }
+
+Log::Log(int descriptor, LogFormat format, bool warnings_only)
+    : descriptor_(descriptor), format_(format), warnings_only_(warnings_only) {
   if (descriptor_ >= 0) thread_ = std::thread([this] { Run(); });
 }
 
@@ -107,6 +125,21 @@ Log::~Log() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Log::Write(LogLine line) {
+  const bool warning = IsWarning(line.event);
+  if (warnings_only_ && !warning) return;
+  Add(std::move(line));
+  if (!warning || descriptor_ < 0) return;
+  // Where another thread writes, it writes this as well.
+  std::unique_lock<std::mutex> output(output_mutex_, std::try_to_lock);
+  if (!output.owns_lock() || left_over_.size() > kMostLeftOver) return;
+  WriteOut(/*patience=*/0, /*keep=*/true);
+  if (left_over_.empty()) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  left_ = true;
+  changed_.notify_one();
+}
+
 void Log::Add(Entry entry) {
   if (descriptor_ < 0) return;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -114,6 +147,7 @@ void Log::Add(Entry entry) {
     ++dropped_;
     return;
   }
+  ++g_unwritten;
   waiting_.push_back(std::move(entry));
   if (waiting_.size() == 1) changed_.notify_one();
 }
@@ -121,32 +155,45 @@ void Log::Add(Entry entry) {
 void Log::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+    changed_.wait(lock, [this] { return stopping_ || left_ || !waiting_.empty(); });
+    left_ = false;
     if (!stopping_) changed_.wait_for(lock, kGather, [this] { return stopping_; });
-    if (waiting_.empty()) return;  // only when stopping
-    std::vector<Entry> entries;
-    entries.swap(waiting_);
-    const size_t dropped = std::exchange(dropped_, 0);
+    const bool last = stopping_;
     lock.unlock();
-    WriteOut(entries, dropped);
+    {
+      std::lock_guard<std::mutex> output(output_mutex_);
+      WriteOut(kPatienceMilliseconds, /*keep=*/false);
+    }
+    if (last) return;
     lock.lock();
   }
 }
 
-void Log::WriteOut(const std::vector<Entry>& entries, size_t dropped) const {
-  std::string text;
+void Log::WriteOut(int patience, bool keep) {
+  std::vector<Entry> entries;
+  size_t dropped = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    entries.swap(waiting_);
+    dropped = std::exchange(dropped_, 0);
+  }
   for (const Entry& entry : entries) {
     const auto* decision = std::get_if<core::Decision>(&entry);
     absl::StrAppend(
-        &text,
+        &left_over_,
         FormatLine(decision != nullptr ? ToLogLine(*decision) : std::get<LogLine>(entry), format_),
         "\n");
   }
   if (dropped != 0) {
     const LogLine line{absl::Now(), "log_lines_dropped", {{"count", absl::StrCat(dropped)}}};
-    absl::StrAppend(&text, FormatLine(line, format_), "\n");
+    absl::StrAppend(&left_over_, FormatLine(line, format_), "\n");
   }
-  WriteAll(descriptor_, text);
+  left_lines_ += entries.size();
+  const size_t taken = WriteSome(descriptor_, left_over_, patience);
+  left_over_.erase(0, taken);
+  if (!keep) left_over_.clear();
+  if (!left_over_.empty()) return;
+  g_unwritten -= std::exchange(left_lines_, 0);
 }
 
 }  // namespace vrambroker::server

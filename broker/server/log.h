@@ -1,5 +1,6 @@
 // The broker's log: one line for an event, written by a thread of its own so that a slow reader of
-// it holds nobody up.
+// it holds nobody up. A warning is written at once, with all that waits before it, as far as the
+// descriptor takes it without blocking: what a crash ends is there to be read.
 #pragma once
 
 #include <condition_variable>
@@ -26,8 +27,11 @@ struct LogLine {
 };
 
 LogLine ToLogLine(const core::Decision& decision);
+// Of an event by its name: what somebody should look at is a warning.
+bool IsWarning(const std::string& event);
 // Without the line end. Text: time, event and name=value, quoted where a value is not one plain
-// word. JSON: an object with "time", "event" and the fields as strings.
+// word. JSON: an object with "time", "level" (info or
+// warning), "event" and the fields as strings.
 std::string FormatLine(const LogLine& line, LogFormat format);
 
 // Thread-safe.
@@ -37,26 +41,39 @@ class Log {
   static constexpr size_t kMaxWaiting = 8192;
 
   // Writes to the descriptor, which outlives the log; below 0: nowhere.
-  Log(int descriptor, LogFormat format);
+  // `warnings_only`: all other lines are passed over.
+  Log(int descriptor, LogFormat format, bool warnings_only = false);
   // Writes what waits, for a second at most where nobody reads it.
   ~Log();
 
-  void Write(LogLine line) { Add(std::move(line)); }
-  void Write(const core::Decision& decision) { Add(decision); }
+  void Write(LogLine line);
+  void Write(const core::Decision& decision) {
+    if (!warnings_only_) Add(decision);
+  }
+  // Lines of all logs of this process that are not written yet. May be asked in a signal handler.
+  static size_t Unwritten();
 
  private:
   using Entry = std::variant<LogLine, core::Decision>;
 
   void Add(Entry entry);
   void Run();
-  void WriteOut(const std::vector<Entry>& entries, size_t dropped) const;
+  // To be called by the holder of output_mutex_. Takes all that waits; what the descriptor does not
+  // take within `patience` (milliseconds) is left over where `keep`, else lost.
+  void WriteOut(int patience, bool keep);
 
   const int descriptor_;
   const LogFormat format_;
+  const bool warnings_only_;
+  // Guards the descriptor, so that lines keep their order; before mutex_.
+  std::mutex output_mutex_;
+  std::string left_over_;
+  size_t left_lines_ = 0;  // at most, of left_over_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Entry> waiting_;
   size_t dropped_ = 0;
+  bool left_ = false;  // something is left over for the thread
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -1,5 +1,6 @@
 // vram-brokerd: the broker as a process.
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "broker/server/grpc_log.h"
+#include "broker/server/log.h"
 #include "broker/server/options.h"
 #include "broker/server/server.h"
 
@@ -37,6 +39,25 @@ std::vector<std::string> VariableNames() {
   return names;
 }
 
+// What is logged before a crash is written all the same, by the thread that writes it: it is given
+// half a second. Only what a signal handler may do.
+void AwaitLog(int signal_number) {
+  for (int i = 0; i < 50 && vrambroker::server::Log::Unwritten() > 0; ++i) poll(nullptr, 0, 10);
+  raise(signal_number);  // the handler is gone by now
+}
+
+void WriteLogBeforeCrash() {
+  for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+    struct sigaction present {};
+    sigaction(signal_number, nullptr, &present);
+    if (present.sa_handler != SIG_DFL) continue;  // a sanitizer's
+    struct sigaction wanted {};
+    wanted.sa_handler = AwaitLog;
+    wanted.sa_flags = SA_RESETHAND;
+    sigaction(signal_number, &wanted, nullptr);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,6 +81,7 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
+  WriteLogBeforeCrash();
   vrambroker::server::LogGrpcAs(parsed->options.log_format);
   auto server = Server::Start(parsed->options, {});
   if (!server.ok()) return Fail(server.status());

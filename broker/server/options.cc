@@ -259,6 +259,19 @@ void AddDecisionLogFlags(Options* options, FlagSet* flags) {
               }});
 }
 
+void AddLogLevelFlag(Options* options, FlagSet* flags) {
+  flags->Add({"log-level", "info|warning",
+              "Lines on stderr from this level on; at warning no decisions. Default: info.",
+              [options](const std::string& text) {
+                if (text != "info" && text != "warning") {
+                  return absl::InvalidArgumentError(
+                      absl::StrCat("'", text, "': info or warning is allowed"));
+                }
+                options->log_warnings_only = text == "warning";
+                return absl::OkStatus();
+              }});
+}
+
 void AddDuration(const char* name, const char* help, absl::Duration* out, FlagSet* flags) {
   flags->Add({name, "DURATION", absl::StrCat(help, " Default: ", absl::FormatDuration(*out), "."),
               [out](const std::string& text) { return SetDuration(text, out); }});
@@ -356,6 +369,7 @@ absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
   parsed.options.metrics_if_possible = true;
   FlagSet flags("VRAM_BROKERD_");
   AddPlaceFlags(&parsed.options, &flags);
+  AddLogLevelFlag(&parsed.options, &flags);
   AddDecisionLogFlags(&parsed.options, &flags);
   AddDecisionFlags(&parsed.options, &flags);
   if (absl::Status status = flags.Parse(args, get_env); !status.ok()) return status;

@@ -54,6 +54,7 @@ struct Options {
   absl::Duration reading_interval = absl::Seconds(1);
   std::string lock_dir;
   LogFormat log_format = LogFormat::kText;
+  bool log_warnings_only = false;
   // File of the decision log; empty: none is kept. Bytes of each file, and how many, that included.
   std::string decision_log;
   int64_t decision_log_max_bytes = int64_t{64} << 20;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "absl/time/clock.h"
 #include "broker/server/grpc_log.h"
 
 namespace vrambroker::server {
@@ -24,7 +25,8 @@ TEST(FormatLine, IsOneLineOfText) {
 
 TEST(FormatLine, IsOneJsonObject) {
   EXPECT_EQ(FormatLine(Line(), LogFormat::kJson),
-            "{\"time\":\"2023-11-14T22:13:20.123Z\",\"event\":\"attach\",\"worker\":\"te-0\","
+            "{\"time\":\"2023-11-14T22:13:20.123Z\",\"level\":\"info\",\"event\":\"attach\","
+            "\"worker\":\"te-0\","
             "\"text\":\"a \\\"b\\\"\\u000a\",\"empty\":\"\"}");
 }
 
@@ -62,6 +64,49 @@ TEST(Log, WritesAllThatWaitsBeforeItGoes) {
   const std::string all = ReadAll(ends[0]);
   close(ends[0]);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 100);
+}
+
+TEST(Log, AWarningIsWrittenAtOnceBehindWhatWaits) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  Log log(ends[1], LogFormat::kJson);
+  log.Write(Line());
+  log.Write({absl::UnixEpoch(), "not_recorded", {}});
+  std::string all(4096, '\0');
+  const ssize_t got = read(ends[0], all.data(), all.size());
+  ASSERT_GT(got, 0);
+  all.resize(static_cast<size_t>(got));
+  EXPECT_LT(all.find("attach"), all.find("\"level\":\"warning\",\"event\":\"not_recorded\""));
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(Log, WarningsAloneLeaveDecisionsOut) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  {
+    Log log(ends[1], LogFormat::kText, /*warnings_only=*/true);
+    log.Write(Line());
+    log.Write(core::Decision());
+    log.Write({absl::UnixEpoch(), "no_metrics", {}});
+  }
+  close(ends[1]);
+  EXPECT_EQ(ReadAll(ends[0]), "1970-01-01T00:00:00.000Z no_metrics\n");
+  close(ends[0]);
+}
+
+// Nobody reads: whoever logs is not held up.
+TEST(Log, WarningsDoNotBlockWhereThePipeIsFull) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  {
+    Log log(ends[1], LogFormat::kText);
+    const absl::Time start = absl::Now();
+    for (int i = 0; i < 20000; ++i) log.Write({absl::UnixEpoch(), "not_recorded", {}});
+    EXPECT_LT(absl::Now() - start, absl::Seconds(20));
+  }
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(Log, DropsAndCountsWhatNobodyReads) {
