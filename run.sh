@@ -37,14 +37,16 @@ Usage: ./run.sh COMMAND
                         cards (demo --help lists what else it takes)
   test                  builds, then runs every test (labels unit, model, e2e)
   test --full           the same; then the planner against an integer program (scipy from PyPI, into
-                        ~/.cache/vram-broker), bugs that are planted one by one for
-                        the tests to find, style, format, shell and clang-tidy checks, address,
-                        undefined behaviour and thread sanitizers over the unit and model tests, a
-                        build by clang, one without the CUDA toolkit, and every fuzzer for a number
-                        of runs from a fixed seed and from a fresh one
+                        ~/.cache/vram-broker), the dashboards against their generator, bugs that
+                        are planted one by one for the tests to find, style, format, shell and
+                        clang-tidy checks, address, undefined behaviour and thread sanitizers over
+                        the unit and model tests, a build by clang, one without the CUDA toolkit,
+                        and every fuzzer for a number of runs from a fixed seed and from a fresh one
   test --full-only      only what --full adds
   bench                 builds, then measures planning, latencies and copy rates against their
                         references
+  dashboards            writes k8s/monitoring/dashboards/*.json anew (an SDK from PyPI, into
+                        ~/.cache/vram-broker)
   fuzz [SECONDS]        builds the fuzzers with clang, then runs each for so long (default 60) on what
                         it has found so far, in build-fuzz/corpus
   lint                  style, format, shell and clang-tidy checks
@@ -302,6 +304,20 @@ compare_with_optimum() {
   "$folder/venv/bin/python" tests/referee/compare.py
 }
 
+# The dashboards as their generator writes them, byte for byte. Its SDK comes from PyPI into a folder of its own.
+check_dashboards() {
+  local folder="${XDG_CACHE_HOME:-${HOME:?}/.cache}/vram-broker" tool=k8s/monitoring/dashboards
+  mkdir -p "$folder"
+  (
+    flock 9
+    cmp -s "$tool/requirements.txt" "$folder/dashboards/requirements.txt" && exit 0
+    python3 -m venv --clear "$folder/dashboards" &&
+      "$folder/dashboards/bin/python" -m pip install --quiet --disable-pip-version-check -r "$tool/requirements.txt" &&
+      cp "$tool/requirements.txt" "$folder/dashboards/requirements.txt"
+  ) 9>"$folder/dashboards.lock" || return 1
+  PYTHONDONTWRITEBYTECODE=1 "$folder/dashboards/bin/python" "$tool/generate.py" "${1:---check}"
+}
+
 build_release() {
   install_packages "${BUILD_PACKAGES[@]}"
   step "release: build" configure_and_build release "$@"
@@ -326,6 +342,7 @@ test_full_only() {
   if check "planner against an integer program" compare_with_optimum; then
     sed 's/^/    /' "$LOGS/planner-against-an-integer-program.log"
   fi
+  check "dashboards are as generated" check_dashboards || true
   check "planted bugs" python3 tests/planted/run.py --jobs "$JOBS" || true
   sed 's/^/    /' "$LOGS/planted-bugs.log"
   lint
@@ -386,6 +403,10 @@ main() {
       build_release
       lint
       close
+      ;;
+    dashboards)
+      install_packages python3 python3-venv
+      check_dashboards --write
       ;;
     clean)
       rm -rf build build-no-cuda build-clang build-asan build-tsan build-fuzz

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "broker/observe/component_families.h"
 #include "broker/observe/family_builder.h"
 
 namespace vrambroker::observe {
@@ -15,13 +16,9 @@ namespace {
 using core::DecisionKind;
 using core::Reason;
 
-// In the order of core::DecisionKind, core::Reason, core::Event and of the canonical codes.
+// In the order of core::DecisionKind, core::Event and of the canonical codes.
 constexpr std::array<const char*, kDecisionKinds> kKindNames = {
     "unspecified", "grant", "refusal", "retention", "revocation", "load_ahead"};
-constexpr std::array<const char*, kReasons> kReasonNames = {
-    "unspecified",     "fits_whole",  "planned",          "grow_wait_ended", "kept_for_next_use",
-    "kept_by_recency", "no_next_use", "wanted_by_others", "overcommitted",   "load_ahead",
-    "unchanged",       "permanent",   "cannot_fit"};
 constexpr std::array<const char*, kEvents> kEventNames = {
     "attach",       "stream_closed",     "begin_use",        "call_cancelled", "end_use",
     "report",       "update_components", "declare_pipeline", "declare_run",    "finish_run",
@@ -150,55 +147,6 @@ void AddWaiting(const core::Picture& picture, Families* out) {
   for (const auto& [uuid, w] : waiting) {
     oldest.Add(Device(uuid), absl::ToDoubleSeconds(w.second));
   }
-}
-
-struct ComponentSums {
-  double held = 0;
-  double target = 0;
-  double charge = 0;
-  double in_use = 0;
-  double pass_seconds = 0;
-  double regret = 0;
-};
-
-void AddComponents(const core::Picture& picture, Families* out) {
-  std::map<std::pair<std::string, std::string>, ComponentSums> components;  // UUID and id
-  for (const core::DevicePicture& device : picture.devices) {
-    for (const core::ComponentPicture& c : device.components) {
-      ComponentSums& sums = components[{device.uuid, c.id}];
-      sums.held += c.held_bytes.as_double();
-      sums.target += c.target_bytes.as_double();
-      sums.charge += c.charge.as_double();
-      sums.in_use = std::max(sums.in_use, c.use ? 1.0 : 0.0);
-      sums.pass_seconds = std::max(sums.pass_seconds, c.pass_seconds);
-      sums.regret += c.regret.as_double();
-    }
-  }
-  const auto add = [&](FamilyBuilder& family, double ComponentSums::*value) {
-    for (const auto& [key, sums] : components) {
-      const auto& [uuid, id] = key;
-      const size_t slash = id.find('/');
-      family.Add({{"UUID", uuid},
-                  {"worker", id.substr(0, slash)},
-                  {"component", slash == std::string::npos ? "" : id.substr(slash + 1)}},
-                 sums.*value);
-    }
-  };
-  add(out->Gauge("component_held_bytes", "Bytes of the layers that a component holds."),
-      &ComponentSums::held);
-  add(out->Gauge("component_target_bytes", "Bytes of the layers that it may hold."),
-      &ComponentSums::target);
-  add(out->Gauge("component_charge_bytes",
-                 "Bytes that a component is charged, fixed bytes and needs included."),
-      &ComponentSums::charge);
-  add(out->Gauge("component_in_use", "1 while a use of the component runs, else 0."),
-      &ComponentSums::in_use);
-  add(out->Gauge("component_pass_seconds",
-                 "Compute of one pass as planned with, measured or declared. 0: not known."),
-      &ComponentSums::pass_seconds);
-  add(out->Counter("component_regret_bytes_total",
-                   "Bytes that were released and loaded again within 10 s."),
-      &ComponentSums::regret);
 }
 
 struct WorkerSums {
@@ -380,7 +328,7 @@ std::vector<prometheus::MetricFamily> ToFamilies(const Observation& seen) {
   AddBroker(seen, &families);
   AddLedgers(seen.picture, &families);
   AddWaiting(seen.picture, &families);
-  AddComponents(seen.picture, &families);
+  AddComponents(seen, &families);
   AddSessions(seen.picture, &families);
   AddRuns(seen.picture, &families);
   AddDecisions(tallies, &families);

@@ -1,8 +1,23 @@
 #include "broker/observe/tally.h"
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 
 namespace vrambroker::observe {
+namespace {
+
+void NoteKept(const core::Decision& decision, DeviceTally* device) {
+  const auto [entry, is_new] = device->kept.try_emplace(decision.component);
+  entry->second.newest = ++device->kept_decisions;
+  entry->second.bytes[static_cast<size_t>(decision.reason)] += decision.bytes.as_double();
+  if (!is_new || device->kept.size() <= kMaxKept) return;
+  device->kept.erase(std::min_element(
+      device->kept.begin(), device->kept.end(),
+      [](const auto& a, const auto& b) { return a.second.newest < b.second.newest; }));
+}
+
+}  // namespace
 
 void Tally::Note(const core::Event& event, absl::Duration took) {
   steps_[event.index()].Add(absl::ToDoubleSeconds(took));
@@ -37,6 +52,7 @@ void Tally::Note(const core::Decision& decision) {
   if (decision.kind == core::DecisionKind::kGrant && decision.layers < decision.component_layers) {
     ++device.partial_grants;
   }
+  if (decision.kind == core::DecisionKind::kRetention) NoteKept(decision, &device);
 }
 
 void Tally::Note(const core::Count& count) {

@@ -51,6 +51,18 @@ inline constexpr size_t kEvents = std::variant_size_v<core::Event>;
 // Canonical status codes: 0 to 16.
 inline constexpr size_t kStatusCodes = 17;
 
+// What a component kept at the ends of its uses.
+struct KeptTally {
+  // Layers' bytes, by reason.
+  std::array<double, kReasons> bytes{};
+  // Higher than that of every component that was decided on earlier.
+  uint64_t newest = 0;
+};
+
+// Components of a device whose kept bytes are told apart, as many as a broker admits. One more, and
+// the one that was decided on longest ago is forgotten: it starts from 0 where it comes back.
+inline constexpr size_t kMaxKept = 4096;
+
 struct DeviceTally {
   struct Decided {
     uint64_t count = 0;
@@ -60,6 +72,9 @@ struct DeviceTally {
   std::array<std::array<Decided, kReasons>, kDecisionKinds> decided{};
   // Held at the end of a use and not kept, by reason.
   std::array<double, kReasons> given_up{};
+  // By "worker/component"; only components that have ended a use.
+  std::map<std::string, KeptTally> kept;
+  uint64_t kept_decisions = 0;
   uint64_t partial_grants = 0;
   uint64_t uses_begun = 0;
   uint64_t uses_ended = 0;

@@ -30,6 +30,8 @@ core::ComponentPicture Component(const std::string& id, int64_t held) {
   c.target_bytes = Bytes(held / 2);
   c.charge = Bytes(held + 1);
   c.regret = Bytes(3);
+  c.link_rate = 5e9;
+  c.stall_per_byte = 2e-10;
   return c;
 }
 
@@ -161,6 +163,9 @@ TEST(MetricFamilies, ThePictureIsShownAsItIs) {
   EXPECT_EQ(At(samples, "oldest_wait_seconds{UUID=GPU-1}"), 2);
   EXPECT_EQ(At(samples, "component_held_bytes{UUID=GPU-1,worker=w-GPU-1,component=dit}"), 400);
   EXPECT_EQ(At(samples, "component_target_bytes{UUID=GPU-1,worker=w-GPU-1,component=dit}"), 200);
+  const std::string dit = "{UUID=GPU-1,worker=w-GPU-1,component=dit}";
+  EXPECT_EQ(At(samples, "component_link_bytes_per_second" + dit), 5e9);
+  EXPECT_EQ(At(samples, "component_stall_seconds_per_byte" + dit), 2e-10);
   EXPECT_EQ(At(samples, "sessions{state=attached}"), 1);
   EXPECT_EQ(At(samples, "sessions{state=lost}"), 1);
   EXPECT_EQ(At(samples, "sessions{state=gone}"), 0);
@@ -216,6 +221,50 @@ TEST(MetricFamilies, EachDecisionIsCountedOnceByKindAndReasonWithItsBytes) {
   EXPECT_EQ(At(samples, "partial_grants_total{UUID=GPU-1}"), 1);
   EXPECT_EQ(At(samples, "evicted_bytes_total{UUID=GPU-1}"), 230);
   EXPECT_EQ(At(samples, "released_bytes_total{UUID=GPU-1}"), 57);
+}
+
+core::Effect Kept(const std::string& component, Reason reason, int64_t bytes) {
+  core::Decision d;
+  d.kind = DecisionKind::kRetention;
+  d.reason = reason;
+  d.component = component;
+  d.device = "GPU-1";
+  d.bytes = Bytes(bytes);
+  return core::LogDecision{d};
+}
+
+TEST(MetricFamilies, WhatAComponentKeptIsShownByReason) {
+  Tally tally;
+  tally.Note(Kept("w-GPU-1/dit", Reason::kKeptForNextUse, 300));
+  tally.Note(Kept("w-GPU-1/dit", Reason::kKeptForNextUse, 200));
+  tally.Note(Kept("w-GPU-1/dit", Reason::kNoNextUse, 0));
+  tally.Note(Kept("w-GPU-1/dit", Reason::kPermanent, 7));
+  tally.Note(Kept("detached/dit", Reason::kPermanent, 9));
+  std::map<std::string, double> kept;
+  for (const auto& [key, value] : SamplesOf(ToFamilies({MakePicture(), tally, 0}))) {
+    if (absl::StrContains(key, "kept_bytes")) kept[key.substr(key.find(',') + 1)] = value;
+  }
+  const std::map<std::string, double> expected = {
+      {"worker=w-GPU-1,component=dit,reason=kept_for_next_use}", 500},
+      {"worker=w-GPU-1,component=dit,reason=kept_by_recency}", 0},
+      {"worker=w-GPU-1,component=dit,reason=permanent}", 7},
+      {"worker=w-GPU-2,component=dit,reason=kept_for_next_use}", 0},
+      {"worker=w-GPU-2,component=dit,reason=kept_by_recency}", 0}};
+  EXPECT_EQ(kept, expected);
+}
+
+TEST(Tally, ForgetsWhatTheComponentDecidedOnLongestAgoKept) {
+  Tally tally;
+  for (size_t i = 0; i < kMaxKept; ++i) {
+    tally.Note(Kept(absl::StrCat("w/", i), Reason::kKeptByRecency, 1));
+  }
+  tally.Note(Kept("w/0", Reason::kKeptByRecency, 1));
+  tally.Note(Kept("w/new", Reason::kKeptByRecency, 1));
+  const auto& kept = tally.devices().at("GPU-1").kept;
+  EXPECT_EQ(kept.size(), kMaxKept);
+  EXPECT_TRUE(kept.contains("w/0"));
+  EXPECT_FALSE(kept.contains("w/1"));
+  EXPECT_TRUE(kept.contains("w/new"));
 }
 
 TEST(MetricFamilies, CountsStepsRefusalsAndReadingsAreShown) {
