@@ -81,7 +81,7 @@ def scrapes():
     return [
         graph("Time of a scrape", "As Prometheus sees it. Near the scrape's timeout: scrape less often, or look for a busy "
               "node.", "s", [(f"scrape_duration_seconds{{{JOB}}}", "{{instance}}")]),
-        graph("Samples of a scrape", "Series that a broker exposes: some 8 for each component, 5 for each session.", "short",
+        graph("Samples of a scrape", "Series that a broker exposes: some 10 for each component, 6 for each session.", "short",
               [(f"scrape_samples_scraped{{{JOB}}}", "{{instance}}")]),
         graph("Scrapes served", "Requests for metrics a second, by whoever makes them.", "ops",
               [(f"sum by (instance) (rate(exposer_scrapes_total{{{JOB}}}{RATE}))", "{{instance}}")]),
