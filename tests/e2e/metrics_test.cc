@@ -1,9 +1,6 @@
 // Metrics of a real broker with real workers: against its own picture, by a real Prometheus,
 // against the table in the README.
 #include <gmock/gmock.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <set>
@@ -14,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/e2e/harness.h"
+#include "tests/e2e/prometheus.h"
 #include "tests/http_get.h"
 #include "tests/run_program.h"
 
@@ -30,14 +28,9 @@ class MetricsTest : public E2eTest {
 
   // HOST:PORT, as the broker's log says.
   std::string Address() {
-    const std::string mark = " metrics=";
-    std::string log;
-    EXPECT_TRUE(Eventually([&] {
-      log = broker().Log();
-      return absl::StrContains(log, mark);
-    }));
-    const size_t begin = log.find(mark) + mark.size();
-    return log.substr(begin, log.find_first_of(" \n", begin) - begin);
+    std::string address;
+    EXPECT_TRUE(Eventually([&] { return !(address = MetricsAddressIn(broker().Log())).empty(); }));
+    return address;
   }
   std::string Text() { return BodyOf(HttpGet(Address(), "/metrics")); }
   std::string Of(const std::string& name, const std::string& labels = "") {
@@ -147,46 +140,23 @@ TEST_F(MetricsTest, TheReadmeListsWhatABrokerExposes) {
   EXPECT_EQ(names, NamesInReadme());
 }
 
-// A port that nobody has, for a program that does not say which one it found.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size), 0);
-  close(fd);
-  return ntohs(at.sin_port);
-}
-
 TEST_F(MetricsTest, ARealPrometheusScrapesIt) {
   StartMeasured();
   StartWorker("a").Run(Stage());
-  std::ofstream(folder() + "/prometheus.yml") << "global: {scrape_interval: 1s}\n"
-                                                 "scrape_configs:\n"
-                                                 "  - job_name: vram-broker\n"
-                                                 "    static_configs: [{targets: ['"
-                                              << Address() << "']}]\n";
-  const std::string address = absl::StrCat("127.0.0.1:", FreePort());
-  const std::unique_ptr<Process> prometheus = StartProgram(
-      "prometheus",
-      {"/usr/bin/prometheus", "--config.file=" + folder() + "/prometheus.yml",
-       "--storage.tsdb.path=" + folder() + "/tsdb", "--web.listen-address=" + address});
-  const auto ask = [&](const std::string& query) {
-    return BodyOf(HttpGet(address, "/api/v1/query?query=" + query));
-  };
+  const std::string address = FreeAddress();
+  const std::unique_ptr<Process> prometheus =
+      StartProgram("prometheus", PrometheusCommand(folder(), address, {Address()}));
   std::string answer;
   EXPECT_TRUE(Eventually(
       [&] {
-        answer = ask("vram_broker_device_bytes%7Bclass=%22retained%22%7D");
+        answer = AskPrometheus(address, "vram_broker_device_bytes{class=\"retained\"}");
         return absl::StrContains(answer, absl::StrCat("\"", 8 * kMiB, "\""));
       },
       absl::Seconds(40)))
       << answer << prometheus->Log();
   EXPECT_THAT(answer, HasSubstr(absl::StrCat("\"UUID\":\"", card_uuid(), "\"")));
-  EXPECT_THAT(ask("up%7Bjob=%22vram-broker%22%7D"), HasSubstr(",\"1\"]"));
-  EXPECT_THAT(ask("vram_broker_uses_begun_total"), HasSubstr(",\"1\"]"));
+  EXPECT_THAT(AskPrometheus(address, "up{job=\"vram-broker\"}"), HasSubstr(",\"1\"]"));
+  EXPECT_THAT(AskPrometheus(address, "vram_broker_uses_begun_total"), HasSubstr(",\"1\"]"));
   EXPECT_TRUE(prometheus->Terminate(absl::Seconds(20)).ok());
 }
 
