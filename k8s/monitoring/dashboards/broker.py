@@ -27,7 +27,7 @@ def summary():
                "RESOURCE_EXHAUSTED. More than a few: deciding is too slow for what comes.", "short",
                f"max(vram_broker_mailbox_waiting{{{BROKER}}})", thresholds=steps((None, "green"), (64, "orange"), (2048, "red"))),
         sheet("Brokers", "Version and address of each broker. Two versions for longer than a roll-out: one was left behind.",
-              "short", [("Known", f"vram_broker_build_info{{{BROKER}}}")], device=parts.CHOSEN,
+              "short", [(None, f"vram_broker_build_info{{{BROKER}}}")], device=parts.CHOSEN,
               keys={"cluster": "Cluster", "namespace": "Namespace", "node": "Node", "pod": "Pod", "instance": "Broker",
                     "version": "Version"}, width=24, height=5),
     ]

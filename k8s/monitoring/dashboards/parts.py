@@ -124,16 +124,23 @@ def figure(title: str, description: str, unit: str, expr: str, *, device: str = 
 
 def sheet(title: str, description: str, unit: str, columns, *, device: str, keys: dict, units=None,
           mappings=None, width: int = 24, height: int = 9):
-    """A table: a row for each set of the labels `keys` (with their headings), a column for each (heading, query)."""
-    hidden = {"Time": True} | {f"Time {i}": True for i in range(1, len(columns) + 1)}
+    """A table: a row for each set of the labels `keys` (with their headings), a column for each (heading, query).
+
+    A heading None hides a column whose labels are all that it has to say.
+    """
     values = [f"Value #{ref}" for ref, _ in zip("ABCDEFGHIJKLMNOP", columns, strict=False)]
-    renamed = keys | {value: heading for value, (heading, _) in zip(values, columns, strict=True)}
+    if len(columns) == 1:
+        values = ["Value"]  # as Grafana calls it where there is no other
+    headings = {value: heading for value, (heading, _) in zip(values, columns, strict=True)}
+    hidden = ["Time", "__name__", "job", *(value for value, heading in headings.items() if heading is None)]
     order = {name: index for index, name in enumerate([*keys, *values])}
     panel = (table.Panel().title(title).description(description).unit(unit).datasource(SOURCE)
              .data_links([page_link(device)]).span(width).height(height).filterable(True)
              .with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
              .with_transformation(model.DataTransformerConfig(id_val="organize", options={
-                 "excludeByName": hidden, "renameByName": renamed, "indexByName": order})))
+                 "excludeByName": {name: True for name in hidden},
+                 "renameByName": keys | {value: heading for value, heading in headings.items() if heading},
+                 "indexByName": order})))
     for heading, of in (units or {}).items():
         panel = panel.override_by_name(heading, [model.DynamicConfigValue("unit", of)])
     for heading, words in (mappings or {}).items():

@@ -93,7 +93,7 @@ def workers():
               stacked=True),
         sheet("Workers", "Where each worker and driver says that it runs (the labels are called exported_ where the scrape adds "
               "its own of the same names). An empty row: POD_NAME, POD_NAMESPACE and CONTAINER_NAME are not in its environment.",
-              "short", [("Known", f"vram_broker_worker_info{{{WORKER}}}")], device=parts.CHOSEN,
+              "short", [(None, f"vram_broker_worker_info{{{WORKER}}}")], device=parts.CHOSEN,
               keys={"instance": "Broker", "worker": "Worker", "pod": "Pod", "namespace": "Namespace",
                     "container": "Container", "exported_pod": "Worker's pod", "exported_namespace": "Worker's namespace",
                     "exported_container": "Worker's container"}, width=12, height=8),
