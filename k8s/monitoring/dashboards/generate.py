@@ -63,7 +63,7 @@ def main() -> int:
         if not check:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            faults.append(f"{path.name} is not what generate.py makes: run it and commit the result")
+            faults.append(f"{path.name} is not what would be written: run ./run.sh dashboards and commit the result")
     print("\n".join(faults) or f"3 dashboards are {'as generated' if check else 'written'}")
     return 1 if faults else 0
 
