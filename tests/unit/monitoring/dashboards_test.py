@@ -171,7 +171,8 @@ class Dashboards(unittest.TestCase):
                     self.assertIn(base, self.metrics, f"{where}: {query}")
                     self.assertEqual(name != base, self.metrics[base] == "histogram", f"{where}: {name}")
                     seen.add(base)
-        self.assertEqual(set(self.metrics) - seen, set(), "metrics that no dashboard shows")
+        self.assertEqual(set(self.metrics) - seen, set(), "metrics that no dashboard shows: give each a panel in "
+                         "k8s/monitoring/dashboards/{node,workers,broker}.py, then ./run.sh dashboards")
 
     def test_counters_are_shown_as_rates(self):
         for where, query in self.queries():
