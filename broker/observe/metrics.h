@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "broker/observe/host_and_port.h"
 #include "broker/observe/metric_families.h"
 
 namespace vrambroker::observe {
@@ -60,10 +59,5 @@ class MetricsEndpoint {
   std::unique_ptr<prometheus::Exposer> exposer_;
   const std::string address_;
 };
-
-// INVALID_ARGUMENT unless Open may take it.
-inline absl::Status CheckMetricsAddress(absl::string_view address) {
-  return CheckHttpAddress(address);
-}
 
 }  // namespace vrambroker::observe

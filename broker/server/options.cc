@@ -6,13 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "broker/observe/driver_probe.h"
-#include "broker/observe/metrics.h"
+#include "broker/observe/host_and_port.h"
 #include "broker/server/size.h"
 
 namespace vrambroker::server {
 namespace {
 
 constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
+constexpr char kDefaultPageAddress[] = "127.0.0.1:9465";
 // A size of a card below it that has no unit was hardly meant as bytes.
 constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
 
@@ -159,10 +160,30 @@ void AddTlsFlags(Options* options, FlagSet* flags) {
        [options](const std::string& text) { return SetBool(text, &options->plain_loopback); }});
 }
 
-absl::Status SetMetricsAddress(const std::string& text, Options* options) {
-  options->metrics_address = text;
-  options->metrics_if_possible = false;
-  return text.empty() ? absl::OkStatus() : observe::CheckMetricsAddress(text);
+// An address that is asked for has to be there.
+absl::Status SetHttpAddress(const std::string& text, std::string* address, bool* if_possible) {
+  *address = text;
+  *if_possible = false;
+  return text.empty() ? absl::OkStatus() : observe::CheckHttpAddress(text);
+}
+
+void AddHttpFlags(Options* options, FlagSet* flags) {
+  flags->Add({"metrics-address", "HOST:PORT",
+              "Where Prometheus scrapes /metrics, over plain HTTP: names of workers, pods and "
+              "pipelines, and figures, for whoever reaches it. Empty: nowhere; port 0: any that is "
+              "free, as the log says. Default: 127.0.0.1:9464, and none where that is taken.",
+              [options](const std::string& text) {
+                return SetHttpAddress(text, &options->metrics_address,
+                                      &options->metrics_if_possible);
+              }});
+  flags->Add({"page-address", "HOST:PORT",
+              "Where people look at the broker with a browser, over plain HTTP: the picture, the "
+              "last decisions and why, for whoever reaches it; nothing can be changed there. A "
+              "loopback address answers its own machine only. Empty: nowhere; port 0: any that is "
+              "free, as the log says. Default: 127.0.0.1:9465, and none where that is taken.",
+              [options](const std::string& text) {
+                return SetHttpAddress(text, &options->page_address, &options->page_if_possible);
+              }});
 }
 
 void AddPlaceFlags(Options* options, FlagSet* flags) {
@@ -215,11 +236,7 @@ void AddPlaceFlags(Options* options, FlagSet* flags) {
                 options->lock_dir = text;
                 return absl::OkStatus();
               }});
-  flags->Add({"metrics-address", "HOST:PORT",
-              "Where Prometheus scrapes /metrics, over plain HTTP: names of workers, pods and "
-              "pipelines, and figures, for whoever reaches it. Empty: nowhere; port 0: any that is "
-              "free, as the log says. Default: 127.0.0.1:9464, and none where that is taken.",
-              [options](const std::string& text) { return SetMetricsAddress(text, options); }});
+  AddHttpFlags(options, flags);
   flags->Add(
       {"log-format", "text|json", "Lines on stderr, one for an event. Default: text.",
        [options](const std::string& text) { return SetLogFormat(text, &options->log_format); }});
@@ -367,6 +384,8 @@ absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
   ParsedOptions parsed;
   parsed.options.metrics_address = kDefaultMetricsAddress;
   parsed.options.metrics_if_possible = true;
+  parsed.options.page_address = kDefaultPageAddress;
+  parsed.options.page_if_possible = true;
   FlagSet flags("VRAM_BROKERD_");
   AddPlaceFlags(&parsed.options, &flags);
   AddLogLevelFlag(&parsed.options, &flags);

@@ -59,6 +59,17 @@ TEST_F(OptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_TRUE(options.metrics_if_possible);
 }
 
+TEST_F(OptionsTest, ThePageIsServedWhereItIsAskedForOrNotAtAll) {
+  EXPECT_EQ(Good({}).page_address, "127.0.0.1:9465");
+  EXPECT_TRUE(Good({}).page_if_possible);
+  EXPECT_EQ(Good({"--page-address="}).page_address, "");
+  EXPECT_FALSE(Good({"--page-address=[::1]:80"}).page_if_possible) << "it has to be there";
+  env_["VRAM_BROKERD_PAGE_ADDRESS"] = "0.0.0.0:0";
+  EXPECT_EQ(Good({}).page_address, "0.0.0.0:0");
+  EXPECT_THAT(Refusal({"--page-address=node-7:80"}),
+              HasSubstr("--page-address: 'node-7:80': HOST:PORT is allowed"));
+}
+
 TEST_F(OptionsTest, MetricsAreServedWhereTheyAreAskedForOrNotAtAll) {
   const Options chosen = Good({"--metrics-address=0.0.0.0:9000"});
   EXPECT_EQ(chosen.metrics_address, "0.0.0.0:9000");
