@@ -27,6 +27,7 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
       p.target = c.target();
       p.generation = c.generation;
       p.completed = c.completed;
+      p.layer_bytes = c.spec.layers.Of(c.count());
       p.held_bytes = c.spec.layers.Of(c.held);
       p.target_bytes = c.spec.layers.Of(c.target());
       p.charge = ComponentCharge(c);

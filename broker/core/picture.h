@@ -20,6 +20,8 @@ struct ComponentPicture {
   int target = 0;
   Generation generation;
   Generation completed;
+  // Of all layers, and of those held.
+  Bytes layer_bytes;
   Bytes held_bytes;
   Bytes target_bytes;
   Bytes charge;

@@ -43,6 +43,7 @@ void Write(const core::ComponentPicture& component, v1::ComponentPicture* out) {
   out->set_activation_peak_bytes(component.activation_peak.count());
   out->set_measured_uses(component.measured_uses);
   out->set_regret_bytes(component.regret.count());
+  out->set_layer_bytes(component.layer_bytes.count());
 }
 
 void Write(const core::DevicePicture& device, v1::DevicePicture* out) {

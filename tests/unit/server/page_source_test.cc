@@ -51,7 +51,8 @@ TEST_F(PageSourceTest, ShowsWhatIsDecidedAndWhy) {
   ASSERT_TRUE(session.BeginUse("b1", &begun, 10 * kMiB).ok());
   EXPECT_THAT(Get("/api/picture"),
               AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\"id\":\"w/c\""),
-                    HasSubstr(absl::StrCat("\"in_use_bytes\":\"", 18 * kMiB, "\""))));
+                    HasSubstr(absl::StrCat("\"in_use_bytes\":\"", 18 * kMiB, "\"")),
+                    HasSubstr(absl::StrCat("\"layer_bytes\":\"", 8 * kMiB, "\""))));
   EXPECT_THAT(Get("/api/decisions?limit=1"),
               AllOf(HasSubstr("DECISION_KIND_GRANT"), HasSubstr("\"component_id\":\"w/c\"")));
   EXPECT_THAT(Get(absl::StrCat("/api/decisions?after=", begun.decision_id())),
