@@ -10,7 +10,7 @@ readonly BUILD_PACKAGES=(g++ cmake ninja-build pkg-config ccache python3 libgrpc
 # Prometheus itself and promtool: the tests let a real one scrape the broker, and check its rules. The shells:
 # asked what they complete.
 readonly TEST_PACKAGES=(prometheus zsh fish)
-readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev python3-venv)
+readonly CHECK_PACKAGES=(clang clang-tidy clang-format shellcheck libclang-rt-14-dev python3-venv chromium)
 # Each fuzzer: its name, what it starts from, the longest input in bytes, and the runs of a test of it, some 10 s
 # for each of two seeds.
 readonly FUZZERS=("broker-edge build-fuzz/seeds 4096 1500" "workload stage_workers/pipeline/workloads 8192 6000"
@@ -37,11 +37,12 @@ Usage: ./run.sh COMMAND
                         cards (demo --help lists what else it takes)
   test                  builds, then runs every test (labels unit, model, e2e)
   test --full           the same; then the planner against an integer program (scipy from PyPI, into
-                        ~/.cache/vram-broker), the dashboards against their generator, bugs that
-                        are planted one by one for the tests to find, style, format, shell and
-                        clang-tidy checks, address, undefined behaviour and thread sanitizers over
-                        the unit and model tests, a build by clang, one without the CUDA toolkit,
-                        and every fuzzer for a number of runs from a fixed seed and from a fresh one
+                        ~/.cache/vram-broker), the dashboards against their generator, the broker's
+                        page in a browser (Playwright from PyPI, beside it), bugs that are planted one
+                        by one for the tests to find, style, format, shell and clang-tidy checks,
+                        address, undefined behaviour and thread sanitizers over the unit and model
+                        tests, a build by clang, one without the CUDA toolkit, and every fuzzer for a
+                        number of runs from a fixed seed and from a fresh one
   test --full-only      only what --full adds
   bench                 builds, then measures planning, latencies and copy rates against their
                         references
@@ -318,6 +319,20 @@ check_dashboards() {
   PYTHONDONTWRITEBYTECODE=1 "$folder/dashboards/bin/python" "$tool/generate.py" "${1:---check}"
 }
 
+# The broker's page in Debian's chromium, driven by Playwright: from PyPI, in a folder of its own as well.
+check_page() {
+  local folder="${XDG_CACHE_HOME:-${HOME:?}/.cache}/vram-broker" wanted=1.49.1
+  mkdir -p "$folder"
+  (
+    flock 9
+    [[ "$("$folder/page-venv/bin/python" -m pip show playwright 2>/dev/null | sed -n 's/^Version: //p')" == "$wanted" ]] &&
+      exit 0
+    python3 -m venv "$folder/page-venv" &&
+      "$folder/page-venv/bin/python" -m pip install --quiet --disable-pip-version-check "playwright==$wanted"
+  ) 9>"$folder/page-venv.lock" || return 1
+  "$folder/page-venv/bin/python" tests/page/browser_test.py build/bin "$@"
+}
+
 build_release() {
   install_packages "${BUILD_PACKAGES[@]}"
   step "release: build" configure_and_build release "$@"
@@ -343,6 +358,7 @@ test_full_only() {
     sed 's/^/    /' "$LOGS/planner-against-an-integer-program.log"
   fi
   check "dashboards are as generated" check_dashboards || true
+  check "page in a browser" check_page || true
   check "planted bugs" python3 tests/planted/run.py --jobs "$JOBS" || true
   sed 's/^/    /' "$LOGS/planted-bugs.log"
   lint
