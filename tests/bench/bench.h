@@ -53,6 +53,8 @@ absl::StatusOr<Figures> CopyRateBench(const BenchOptions& options);
 absl::StatusOr<Figures> PlanningBench(const BenchOptions& options);
 // What counting adds to a decision, and what a scrape of a large broker takes.
 absl::StatusOr<Figures> MetricsBench(const BenchOptions& options);
+// What one watcher of the page costs a broker under load.
+absl::StatusOr<Figures> PageBench(const BenchOptions& options);
 // Processor time of one decision with many known uses.
 absl::StatusOr<Figures> DecisionBench(const BenchOptions& options);
 

@@ -41,6 +41,7 @@ constexpr Entry kEntries[] = {
      ScaleBench},
     {"reclaim", "from the driver's showing a killed worker's bytes as free to the grant of them",
      ReclaimBench},
+    {"page", "one watcher of the page, of a broker under load", PageBench},
     {"rest", "a broker with three idle sessions", RestBench},
 #ifdef VRAM_COPY_RATE_BENCH
     {"copy_rate", "copies of the offload path against memcpy paced by the same link",
