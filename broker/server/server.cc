@@ -9,23 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "broker/observe/metrics.h"
-#include "broker/observe/tally.h"
-#include "broker/server/admin_service.h"
-#include "broker/server/broker_service.h"
-#include "broker/server/callers.h"
-#include "broker/server/convert_decision_log.h"
-#include "broker/server/decision_feed.h"
-#include "broker/server/decision_log.h"
-#include "broker/server/decision_recorder.h"
-#include "broker/server/devices.h"
-#include "broker/server/engine.h"
-#include "broker/server/page_source.h"
-#include "broker/server/picture_feed.h"
-#include "broker/server/readings.h"
-#include "broker/server/tls_listener.h"
-#include "broker/server/unix_listener.h"
-#include "broker/server/unix_roles.h"
+#include "broker/server/server_parts.h"
 
 namespace vrambroker::server {
 namespace {
@@ -55,65 +39,6 @@ void Configure(grpc::ServerBuilder* builder) {
 }
 
 }  // namespace
-
-struct Server::Parts {
-  Parts(const Options& given, const ServerExtras& wanted)
-      : options(given),
-        extras(wanted),
-        log(wanted.log_descriptor, given.log_format, given.log_warnings_only),
-        callers(&peers, given.plain_loopback ? RoleSet::All() : RoleSet()),
-        alarms(clock) {}
-
-  absl::Status Open();
-  absl::Status OpenListeners();
-  absl::Status OpenDecisionLog(const core::Config& config);
-  void Record(const core::Effect& effect);
-  void WriteRecorded();
-  absl::Status StartEngine();
-  core::Epoch NewEpoch();
-  EngineHooks MakeHooks();
-  absl::Status StartServing();
-  absl::Status StartReadings();
-  absl::Status StartMetrics();
-  absl::Status StartPage();
-  void LogStart();
-  void Stop();
-
-  // Everything after something may use it, so that destruction runs against the order of use.
-  const Options options;
-  const ServerExtras extras;
-  const Clock clock;
-  Log log;
-  std::vector<Device> devices;
-  std::vector<std::unique_ptr<UnixListener>> listeners;
-  std::unique_ptr<TlsListener> tls;
-  UnixRoles unix_roles;
-  PeerTable peers;
-  Callers callers;
-  Alarms alarms;
-  size_t tick_alarm = 0;
-  size_t tls_alarm = 0;
-  std::unique_ptr<Readings> readings;
-  std::unique_ptr<PictureFeed> feed;
-  DecisionFeed decision_feed;
-  // Null: none is wanted. The recorder and the tally are used in the order of decisions.
-  std::unique_ptr<DecisionLog> decision_log;
-  DecisionRecorder recorder;
-  observe::Tally tally;
-  std::unique_ptr<Engine> engine;
-  // Its callbacks post to the engine.
-  std::unique_ptr<observe::ProcessWatch> watch;
-  std::unique_ptr<BrokerService> broker_service;
-  std::unique_ptr<AdminService> admin_service;
-  std::unique_ptr<grpc::Server> server;
-  std::vector<std::string> addresses;
-  // Its scrapes ask the engine.
-  std::unique_ptr<observe::MetricsEndpoint> metrics;
-  // Asks the engine, and watches the feed.
-  std::unique_ptr<PageSource> page_source;
-  std::unique_ptr<page::Page> page;
-  bool stopped = false;
-};
 
 absl::Status Server::Parts::OpenListeners() {
   auto roles = UnixRoles::Create(options.admin_group);
@@ -164,41 +89,6 @@ EngineHooks Server::Parts::MakeHooks() {
     if (decision_log != nullptr) Record(effect);
   };
   return hooks;
-}
-
-void Server::Parts::Record(const core::Effect& effect) {
-  if (const auto* decision = std::get_if<core::LogDecision>(&effect)) {
-    decision_log->Write(*decision);
-  } else {
-    recorder.Note(effect, clock.Now());
-  }
-  WriteRecorded();
-}
-
-void Server::Parts::WriteRecorded() {
-  for (v1::DecisionLogLine& line : recorder.Take()) decision_log->Write(std::move(line));
-}
-
-absl::Status Server::Parts::OpenDecisionLog(const core::Config& config) {
-  if (options.decision_log.empty()) return absl::OkStatus();
-  auto file = observe::DecisionLogFile::Open(options.decision_log, options.decision_log_max_bytes,
-                                             options.decision_log_files);
-  if (!file.ok()) {
-    return absl::Status(file.status().code(),
-                        absl::StrCat("--decision-log: ", file.status().message()));
-  }
-  v1::DecisionLogHeader header;
-  header.set_version(1);
-  header.set_broker_version(VRAM_BROKER_VERSION);
-  header.set_broker_epoch(config.epoch.value());
-  header.set_load_ahead(config.load_ahead);
-  for (const Device& device : devices) Write(device.spec, header.add_devices());
-  decision_log = std::make_unique<DecisionLog>(
-      *std::move(file), std::move(header), [this](uint64_t lines, const std::string& why) {
-        log.Write(LogLine{
-            clock.Now(), "decision_log_dropped", {{"lines", absl::StrCat(lines)}, {"why", why}}});
-      });
-  return absl::OkStatus();
 }
 
 // Above every earlier one, whatever the clock says.
@@ -292,40 +182,6 @@ absl::Status Server::Parts::StartReadings() {
     sources.push_back({std::move(device.probe), device.outside_share});
   }
   return readings->Start(std::move(sources), options.reading_interval);
-}
-
-absl::Status Server::Parts::StartMetrics() {
-  if (options.metrics_address.empty()) return absl::OkStatus();
-  auto collected = std::make_shared<observe::Metrics>([this](observe::Metrics::Take take) {
-    const size_t waiting = engine->waiting();
-    engine->Inspect([=, this](const core::Machine& machine, absl::Time now) {
-      take({machine.GetPicture(now), tally, waiting,
-            decision_log == nullptr ? 0 : decision_log->dropped()});
-    });
-  });
-  auto opened = observe::MetricsEndpoint::Open(options.metrics_address, std::move(collected));
-  if (opened.ok()) {
-    metrics = *std::move(opened);
-  } else if (options.metrics_if_possible) {
-    log.Write(LogLine{clock.Now(), "no_metrics", {{"error", opened.status().ToString()}}});
-  } else {
-    return opened.status();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Server::Parts::StartPage() {
-  if (options.page_address.empty()) return absl::OkStatus();
-  page_source = std::make_unique<PageSource>(engine.get(), feed.get());
-  auto opened = page::Page::Open(options.page_address, page_source->Sources());
-  if (opened.ok()) {
-    page = *std::move(opened);
-  } else if (options.page_if_possible) {
-    log.Write(LogLine{clock.Now(), "no_page", {{"error", opened.status().ToString()}}});
-  } else {
-    return opened.status();
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Server::Parts::Open() {
