@@ -46,8 +46,11 @@ def decisions():
                 "{{event}}")]),
         graph("Share of time spent deciding", "Of one processor. Near 1 the mailbox fills.", "percentunit",
               [(rate("decision_seconds_sum", "instance", BROKER), "{{instance}}")]),
-        graph("Mailbox over time", "Events that wait to be decided, of 4,096.", "short",
-              [(total("mailbox_waiting", "instance", BROKER), "{{instance}}")]),
+        graph("Mailbox and decision log", "Events that wait to be decided, of 4,096; and lines that the decision log dropped, as its "
+              "disk is slow or full.", "short",
+              [(total("mailbox_waiting", "instance", BROKER), "{{instance}}"),
+               (f"sum by (instance) (increase(vram_broker_decision_log_dropped_total{{{BROKER}}}[5m]))",
+                "{{instance}}: dropped in 5 min")]),
         graph("Refused calls", "Calls answered with a status other than OK, a second. RESOURCE_EXHAUSTED: does not fit, or a "
               "bound; ABORTED: re-attach; INVALID_ARGUMENT and FAILED_PRECONDITION: a client's error, its log names the field.",
               "ops", [(rate("refused_calls_total", "code", BROKER) + " > 0", "{{code}}")]),

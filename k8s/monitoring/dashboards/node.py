@@ -80,7 +80,9 @@ def decisions():
 def waits():
     return [
         graph("Waiting uses", "Uses that wait to be admitted. Now and then is how a full card looks; never 0: too much runs on "
-              "this card.", "short", [(total("waiting_uses", "UUID", DEVICE), "waiting")]),
+              "this card. The log names each that waits for --long-wait, with who holds what.", "short",
+              [(total("waiting_uses", "UUID", DEVICE), "waiting"),
+               (f"sum by (UUID) (increase(vram_broker_long_waits_total{{{DEVICE}}}[5m]))", "named as long in 5 min")]),
         graph("Age of the oldest wait", "Past 60 s see VramBrokerUseWaitsTooLong.", "s",
               [(highest("oldest_wait_seconds", "UUID", DEVICE), "oldest")],
               thresholds=steps((None, "transparent"), (60, "red"))),

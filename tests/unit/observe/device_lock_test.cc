@@ -153,7 +153,7 @@ TEST(DeviceLock, LeavesAnothersWhereItsOwnWasRemoved) {
   ASSERT_EQ(unlink(DeviceLockPath(dir.path(), kUuid).c_str()), 0);
   const auto second = LockDevice(dir.path(), kUuid, "second");
   ASSERT_TRUE(second.ok()) << second.status();
-  *first = FileLock();
+  { const FileLock gone = *std::move(first); }
   EXPECT_TRUE(IsHeld(dir.path(), kUuid).value());
   EXPECT_EQ(ReadHolder(DeviceLockPath(dir.path(), kUuid))->address, "second");
 }
