@@ -54,10 +54,6 @@ def decisions():
         graph("Refused calls", "Calls answered with a status other than OK, a second. RESOURCE_EXHAUSTED: does not fit, or a "
               "bound; ABORTED: re-attach; INVALID_ARGUMENT and FAILED_PRECONDITION: a client's error, its log names the field.",
               "ops", [(rate("refused_calls_total", "code", BROKER) + " > 0", "{{code}}")]),
-        graph("Decisions missing from the decision log", "Lines a second that are in no file: the disk is full, or slower than "
-              "decisions. What was decided stands; it cannot be replayed across the gap. Without a decision log always 0.",
-              "ops", [(rate("decision_log_dropped_total", "instance", BROKER), "{{instance}}")],
-              thresholds=steps((None, "transparent"), (0.001, "red")), width=24, height=5),
     ]
 
 

@@ -90,10 +90,6 @@ def waits():
               "long to be released, see the panel beside this one.", "s", quantiles("wait_seconds", "", DEVICE)),
         graph("Time until layers asked back were released", "From asking to the report. Long: a worker is busy in a use, or not "
               "listening; past --release-deadline it is overdue.", "s", quantiles("revocation_seconds", "", DEVICE)),
-        graph("Long waits", "Uses that had waited for --long-wait (1 min), and again each time that it was twice as long. Above "
-              "0: the broker's log names each (long_wait) with what holds it up and who holds what.", "ops",
-              [(rate("long_waits_total", "UUID", DEVICE), "long waits")], overrides=[colored("long waits", RED)], width=24,
-              height=5),
         graph("Overdue revocations", "Bytes above their targets when the deadline passed, a second. Above 0: see "
               "VramBrokerRevocationStuck.", "binBps",
               [(rate("under_released_bytes_total", "UUID", DEVICE), "bytes past their deadline")],
