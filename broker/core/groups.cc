@@ -120,6 +120,7 @@ bool Machine::Impl::TryAdmitGroup(const WaitingUse& w) {
 
 void Machine::Impl::NotePeers(const std::vector<uint64_t>& members) {
   std::vector<ComponentId> ids;
+  ids.reserve(members.size());
   for (uint64_t order : members) ids.push_back(state.waiting.at(order).component);
   for (ComponentId id : ids) {
     Component& c = state.components.at(id);

@@ -99,6 +99,7 @@ TEST_F(ShardGroups, OneThatIsLostFailsTheOthersAndAllMayAskAgain) {
   ASSERT_TRUE(WaitFor([&] { return StateOf("rank-0") == v1::SESSION_STATE_LOST; }));
   Attach(0, 2);
   std::vector<std::future<Asked>> again;
+  again.reserve(kMembers);
   for (int i = 0; i < kMembers; ++i) again.push_back(Ask(i, "again"));
   for (std::future<Asked>& one : again) {
     const Asked asked = one.get();
