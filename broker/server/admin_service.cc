@@ -98,7 +98,7 @@ grpc::ServerWriteReactor<v1::Decision>* AdminService::WatchDecisions(
                        const core::Machine& machine, absl::Time) {
     v1::ListDecisionsResponse known;
     if (limit > 0) CopyDecisions(machine, limit, after, &known);
-    std::vector<DecisionStream::DecisionPtr> before;
+    std::vector<DecisionStream::MessagePtr> before;
     for (v1::Decision& decision : *known.mutable_decisions()) {
       before.push_back(std::make_shared<const v1::Decision>(std::move(decision)));
     }

@@ -3,20 +3,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "broker/server/calls.h"
 #include "broker/server/convert_answers.h"
 
 namespace vrambroker::server {
 
 std::shared_ptr<DecisionStream> DecisionStream::Create() {
   std::shared_ptr<DecisionStream> stream(new DecisionStream());
-  stream->self_ = stream;
+  stream->KeepAlive(stream);
   return stream;
 }
 
-void DecisionStream::Send(DecisionPtr decision) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (closing_) return;
+void DecisionStream::Send(MessagePtr decision) {
+  std::unique_lock<std::mutex> lock = Lock();
+  if (closing_locked()) return;
   if (waiting_.size() >= kMaxWaiting) {
     CloseLocked(absl::ResourceExhaustedError(absl::StrCat(
         waiting_.size(), " decisions wait for this watcher to read, which is the bound: it is cut ",
@@ -27,54 +26,12 @@ void DecisionStream::Send(DecisionPtr decision) {
   Proceed(std::move(lock));
 }
 
-void DecisionStream::Close(const absl::Status& status) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  CloseLocked(status);
-  Proceed(std::move(lock));
-}
-
-void DecisionStream::CloseLocked(const absl::Status& status) {
-  if (closing_) return;
-  closing_ = true;
-  waiting_.clear();
-  status_ = ToGrpc(status);
-}
-
-bool DecisionStream::done() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return closing_;
-}
-
-void DecisionStream::Proceed(std::unique_lock<std::mutex> lock) {
-  if (writing_ != nullptr || finished_) return;
-  if (closing_) {
-    finished_ = true;
-    const grpc::Status status = status_;
-    lock.unlock();
-    Finish(status);
-  } else if (!waiting_.empty()) {
-    writing_ = std::move(waiting_.front());
-    waiting_.pop_front();
-    last_sent_ = writing_->id();
-    const v1::Decision* decision = writing_.get();
-    lock.unlock();
-    StartWrite(decision);
-  }
-}
-
-void DecisionStream::OnWriteDone(bool ok) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  writing_ = nullptr;
-  if (!ok) CloseLocked(absl::CancelledError("the caller is gone"));
-  Proceed(std::move(lock));
-}
-
-void DecisionStream::OnCancel() { Close(absl::CancelledError("the caller ended the stream")); }
-
-void DecisionStream::OnDone() {
-  const std::shared_ptr<DecisionStream> self = std::move(self_);
-  std::lock_guard<std::mutex> lock(mutex_);
-  closing_ = true;
+DecisionStream::MessagePtr DecisionStream::TakeLocked() {
+  if (waiting_.empty()) return nullptr;
+  MessagePtr next = std::move(waiting_.front());
+  waiting_.pop_front();
+  last_sent_ = next->id();
+  return next;
 }
 
 void DecisionFeed::DropDoneLocked() {
@@ -96,7 +53,7 @@ absl::Status DecisionFeed::Add(const std::shared_ptr<DecisionStream>& stream) {
 }
 
 void DecisionFeed::Begin(const std::shared_ptr<DecisionStream>& stream,
-                         const std::vector<DecisionStream::DecisionPtr>& before) {
+                         const std::vector<DecisionStream::MessagePtr>& before) {
   for (const auto& decision : before) stream->Send(decision);
   std::lock_guard<std::mutex> lock(mutex_);
   for (Watcher& watcher : watchers_) watcher.begun |= watcher.stream == stream;
@@ -106,7 +63,7 @@ void DecisionFeed::Decided(const core::Decision& decision) {
   if (count_ == 0) return;
   auto message = std::make_shared<v1::Decision>();
   Write(decision, message.get());
-  const DecisionStream::DecisionPtr sent = std::move(message);
+  const DecisionStream::MessagePtr sent = std::move(message);
   std::vector<std::shared_ptr<DecisionStream>> watching;
   {
     std::lock_guard<std::mutex> lock(mutex_);

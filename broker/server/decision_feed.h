@@ -12,40 +12,29 @@
 
 #include "absl/status/status.h"
 #include "broker/core/effects.h"
+#include "broker/server/message_stream.h"
 #include "vrambroker/v1/admin.pb.h"
 
 namespace vrambroker::server {
 
-// The stream of one watcher. Thread-safe.
-class DecisionStream : public grpc::ServerWriteReactor<v1::Decision> {
+// The stream of one watcher.
+class DecisionStream : public MessageStream<v1::Decision> {
  public:
-  using DecisionPtr = std::shared_ptr<const v1::Decision>;
-
   // Decisions that wait for a watcher to read; past it it is cut off with RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxWaiting = 8192;
 
   static std::shared_ptr<DecisionStream> Create();
-  void Send(DecisionPtr decision);
-  // What waits is not sent any more.
-  void Close(const absl::Status& status);
-  bool done() const;
+  void Send(MessagePtr decision);
+  void Close(const absl::Status& status) { CloseStream(status); }
+  bool done() const { return closed(); }
 
  private:
   DecisionStream() = default;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
-  void CloseLocked(const absl::Status& status);
-  void Proceed(std::unique_lock<std::mutex> lock);
+  MessagePtr TakeLocked() override;
+  void DropLocked() override { waiting_.clear(); }
 
-  mutable std::mutex mutex_;
-  std::deque<DecisionPtr> waiting_;
-  DecisionPtr writing_;
+  std::deque<MessagePtr> waiting_;
   uint64_t last_sent_ = 0;
-  bool finished_ = false;
-  bool closing_ = false;
-  grpc::Status status_;
-  std::shared_ptr<DecisionStream> self_;
 };
 
 // Thread-safe. A decision waits for nobody, and costs a look at a number where nobody watches.
@@ -59,7 +48,7 @@ class DecisionFeed {
   absl::Status Add(const std::shared_ptr<DecisionStream>& stream);
   // In the order of decisions: `before` and then all that follow.
   void Begin(const std::shared_ptr<DecisionStream>& stream,
-             const std::vector<DecisionStream::DecisionPtr>& before);
+             const std::vector<DecisionStream::MessagePtr>& before);
   void Decided(const core::Decision& decision);
   void Close(const absl::Status& status);
 

@@ -4,64 +4,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "broker/server/calls.h"
 
 namespace vrambroker::server {
 
 std::shared_ptr<PictureStream> PictureStream::Create(absl::Duration min_interval) {
   std::shared_ptr<PictureStream> stream(new PictureStream(min_interval));
-  stream->self_ = stream;
+  stream->KeepAlive(stream);
   return stream;
 }
 
 void PictureStream::Send(PicturePtr picture) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock = Lock();
   next_ = std::move(picture);
   Proceed(std::move(lock));
-}
-
-void PictureStream::Close(const absl::Status& status) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (closing_) return;
-  closing_ = true;
-  status_ = ToGrpc(status);
-  Proceed(std::move(lock));
-}
-
-bool PictureStream::done() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return closing_;
-}
-
-void PictureStream::Proceed(std::unique_lock<std::mutex> lock) {
-  if (writing_ != nullptr || finished_) return;
-  if (closing_) {
-    finished_ = true;
-    const grpc::Status status = status_;
-    lock.unlock();
-    Finish(status);
-  } else if (next_ != nullptr) {
-    writing_ = std::move(next_);
-    next_ = nullptr;
-    const v1::Picture* picture = writing_.get();
-    lock.unlock();
-    StartWrite(picture);
-  }
-}
-
-void PictureStream::OnWriteDone(bool ok) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  writing_ = nullptr;
-  if (!ok) closing_ = true;
-  Proceed(std::move(lock));
-}
-
-void PictureStream::OnCancel() { Close(absl::CancelledError("the caller ended the stream")); }
-
-void PictureStream::OnDone() {
-  const std::shared_ptr<PictureStream> self = std::move(self_);
-  std::lock_guard<std::mutex> lock(mutex_);
-  closing_ = true;
 }
 
 PictureFeed::PictureFeed(const Clock& clock, Alarms* alarms, std::function<void()> want_picture)

@@ -7,12 +7,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "broker/server/alarms.h"
 #include "broker/server/clock.h"
+#include "broker/server/message_stream.h"
 #include "vrambroker/v1/admin.pb.h"
 
 namespace vrambroker::server {
@@ -34,29 +36,21 @@ class PictureWatcher {
 
 // The stream of one watcher. While it is being written to, only the newest picture waits for it: a
 // slow reader misses pictures, costs two at most, and holds nobody up.
-class PictureStream : public grpc::ServerWriteReactor<v1::Picture>, public PictureWatcher {
+class PictureStream : public MessageStream<v1::Picture>, public PictureWatcher {
  public:
   static std::shared_ptr<PictureStream> Create(absl::Duration min_interval);
   void Send(PicturePtr picture) override;
-  void Close(const absl::Status& status) override;
-  bool done() const override;
+  void Close(const absl::Status& status) override { CloseStream(status); }
+  bool done() const override { return closed(); }
   absl::Duration min_interval() const override { return min_interval_; }
 
  private:
   explicit PictureStream(absl::Duration interval) : min_interval_(interval) {}
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
-  void Proceed(std::unique_lock<std::mutex> lock);
+  MessagePtr TakeLocked() override { return std::exchange(next_, nullptr); }
+  void DropLocked() override { next_ = nullptr; }
 
   const absl::Duration min_interval_;
-  mutable std::mutex mutex_;
-  PicturePtr writing_;
-  PicturePtr next_;
-  bool finished_ = false;
-  bool closing_ = false;
-  grpc::Status status_;
-  std::shared_ptr<PictureStream> self_;
+  MessagePtr next_;
 };
 
 // Thread-safe. Without watchers a change costs one look at a number.
