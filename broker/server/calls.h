@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <mutex>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -37,6 +38,9 @@ class UnaryCall : public grpc::ServerUnaryReactor {
   core::CallId id() const { return id_; }
   // Before it can be cancelled or answered.
   void set_id(core::CallId id) { id_ = id; }
+  // As the caller names it, for the log. Empty: it has no name.
+  const std::string& request_id() const { return request_id_; }
+  void set_request_id(std::string id) { request_id_ = std::move(id); }
 
  private:
   void OnCancel() override {
@@ -46,6 +50,7 @@ class UnaryCall : public grpc::ServerUnaryReactor {
 
   CallListener* const listener_;
   core::CallId id_;
+  std::string request_id_;
 };
 
 // A call that the core answers.

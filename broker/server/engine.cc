@@ -289,7 +289,9 @@ void Engine::CarryOut(const core::Answer& answer, absl::Time now) {
   if (call == nullptr) return;
   const auto* status = std::get_if<absl::Status>(&answer.result);
   if (status != nullptr && !status->ok() && !absl::IsCancelled(*status)) {
-    log_->Write(LogLine{now, "refused", {{"status", status->ToString()}}});
+    LogLine line{now, "refused", {{"status", status->ToString()}}};
+    if (!call->request_id().empty()) line.fields.emplace_back("request", call->request_id());
+    log_->Write(std::move(line));
   }
   call->Complete(answer.result);
 }

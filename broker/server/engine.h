@@ -64,6 +64,7 @@ class Engine : public CallListener, public StreamListener {
   void Submit(UnaryCall* call, Event event) {
     if (!Open(call)) return;
     event.header.call = call->id();
+    call->set_request_id(event.header.request_id);
     PostCall(call->id(), core::Event(std::move(event)));
   }
   void SubmitDrain(UnaryCall* call);

@@ -2,16 +2,20 @@
 #include "broker/server/engine.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/poll.h"
 
@@ -54,7 +58,8 @@ class TestCall final : public UnaryCall {
 
 class EngineTest : public testing::Test {
  protected:
-  EngineTest() : log_(-1, LogFormat::kText), watch_(*observe::ProcessWatch::Start()) {
+  EngineTest()
+      : log_(fileno(log_file_.get()), LogFormat::kJson), watch_(*observe::ProcessWatch::Start()) {
     core::DeviceSpec device;
     device.uuid = "d";
     device.capacity = core::Bytes(64 * kMiB);
@@ -114,7 +119,16 @@ class EngineTest : public testing::Test {
     return event;
   }
 
+  // All that was logged so far.
+  std::string Logged() const {
+    std::string text(1 << 16, '\0');
+    const ssize_t size = pread(fileno(log_file_.get()), text.data(), text.size(), 0);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(0, size)));
+    return text;
+  }
+
   Clock clock_;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log_file_{std::tmpfile(), &std::fclose};
   Log log_;
   std::unique_ptr<observe::ProcessWatch> watch_;
   std::atomic<uint64_t> began_{0};
@@ -122,6 +136,17 @@ class EngineTest : public testing::Test {
   std::unique_ptr<Engine> engine_;
   std::vector<std::shared_ptr<AttachStream>> streams_;
 };
+
+TEST_F(EngineTest, ARefusalIsLoggedUnderTheNameOfItsRequest) {
+  const core::SessionId session = Attach("w");
+  TestCall call(engine_.get());
+  engine_->Submit(&call, Begin(session, "too-much", 1000));
+  EXPECT_EQ(call.answers(), 1);
+  EXPECT_TRUE(WaitFor([this] {
+    return absl::StrContains(Logged(), "\"event\":\"refused\"") &&
+           absl::StrContains(Logged(), "\"request\":\"too-much\"");
+  })) << Logged();
+}
 
 TEST_F(EngineTest, AnswersOnTheCallersThread) {
   const core::SessionId session = Attach("w");
