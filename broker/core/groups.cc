@@ -119,6 +119,7 @@ bool Machine::Impl::TryAdmitGroup(const WaitingUse& w) {
 }
 
 void Machine::Impl::NotePeers(const std::vector<uint64_t>& members) {
+  concerned.reset();
   std::vector<ComponentId> ids;
   ids.reserve(members.size());
   for (uint64_t order : members) ids.push_back(state.waiting.at(order).component);

@@ -38,6 +38,7 @@ Effects Machine::Impl::Step(const Event& event, absl::Time time) {
   directives.clear();
   records.clear();
   planned.reset();
+  concerned = DeviceConcerned(event);
   std::visit([this](const auto& e) { On(e); }, event);
   TrackFloors();
   Settle();
@@ -48,19 +49,43 @@ Effects Machine::Impl::Step(const Event& event, absl::Time time) {
   return std::move(effects);
 }
 
+// A use that belongs to a run moves the run on, and with it what is to come on other devices.
+std::optional<std::string> Machine::Impl::DeviceConcerned(const Event& event) const {
+  const auto device_of = [this](const CallHeader& header) {
+    const auto it = state.sessions.find(header.session);
+    return it == state.sessions.end() ? std::nullopt : std::optional(it->second.device);
+  };
+  if (std::holds_alternative<TickEvent>(event)) return "";
+  if (const auto* report = std::get_if<ReportEvent>(&event)) return device_of(report->header);
+  if (const auto* reading = std::get_if<ReadingEvent>(&event)) return reading->device_uuid;
+  if (const auto* began = std::get_if<ReadingBeganEvent>(&event)) return began->device_uuid;
+  if (const auto* begin = std::get_if<BeginUseEvent>(&event)) {
+    return begin->use.run ? std::nullopt : device_of(begin->header);
+  }
+  if (const auto* end = std::get_if<EndUseEvent>(&event)) {
+    return state.runs.empty() ? device_of(end->header) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 void Machine::Impl::Settle() {
   NoteRecovery();
   EndRuns();
   NoteExpectations();
+  if (future_changed || pipelines_changed) concerned.reset();
   if (pipelines_changed) MarkPipelines();
   if (future_changed) MarkDeclared();
   for (auto& [uuid, device] : state.devices) {
+    const uint64_t decided = last_decision;
     DropProvenGone(&device);
     RelieveOvercommitment(&device);
     if (future_changed) ReleaseWithoutFuture(&device);
     if (!state.recovering) AdmitRefused(&device);
     AdmitWaiting(&device);
-    if (!state.recovering) LoadAhead(&device);
+    // What is loaded ahead on one device hangs on nothing that happens on another: a plan for each
+    // would make every step as long as all of them.
+    const bool touched = !concerned.has_value() || *concerned == uuid || last_decision != decided;
+    if (!state.recovering && (touched || now >= device.load_at)) LoadAhead(&device);
     NameLongWaits(device);
     Remind(&device);
     WantReadings(&device);

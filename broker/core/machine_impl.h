@@ -24,6 +24,8 @@ struct Machine::Impl {
   // machine.cc
   Effects Step(const Event& event, absl::Time time);
   void Settle();
+  // The one device whose state an event can change; empty: none by itself. Unset: any.
+  std::optional<std::string> DeviceConcerned(const Event& event) const;
   void FlushDirectives();
   void TrackFloors();
   void AskToWake();
@@ -281,6 +283,8 @@ struct Machine::Impl {
   std::vector<RecordCharge> records;
   // Directives of this step, one a connection, newest target of each component.
   std::map<ConnectionId, SendDirective> directives;
+  // What this step is about, as DeviceConcerned.
+  std::optional<std::string> concerned;
   // Runs or components changed: what has no next use may be released.
   bool future_changed = false;
   // Pipelines, their drivers or components changed.

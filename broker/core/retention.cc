@@ -161,8 +161,9 @@ void Machine::Impl::ReleaseWithoutFuture(Device* device) {
 // Components whose fixed bytes were refused at attach, in order of their arrival.
 void Machine::Impl::AdmitRefused(Device* device) {
   for (auto& [id, c] : state.components) {
+    if (c.admitted) continue;
     Session& s = SessionOf(c);
-    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached || c.admitted) continue;
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
     const Bytes missing = AdmitFixed(&c);
     if (missing > Bytes()) {
       if (state.draining) continue;
@@ -193,10 +194,10 @@ void Machine::Impl::AdmitRefused(Device* device) {
 // A revocation past its deadline is said again, in the same words.
 void Machine::Impl::Remind(Device* device) {
   for (auto& [id, c] : state.components) {
-    Session& s = SessionOf(c);
-    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
     if (c.use.has_value() || c.held <= c.target()) continue;
     if (now - c.last_reminder < config.release_deadline) continue;
+    Session& s = SessionOf(c);
+    if (s.device != device->spec.uuid || s.phase != SessionPhase::kAttached) continue;
     if (c.last_reminder == c.target_sent) {
       CountUp(Count::What::kOverdue, c, c.spec.layers.Of(c.held) - c.spec.layers.Of(c.target()));
     }
