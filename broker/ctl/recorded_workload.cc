@@ -98,9 +98,14 @@ absl::Status WorkloadReader::TakeHeader(const v1::DecisionLogHeader& header) {
 }
 
 absl::Status WorkloadReader::TakeWorker(const v1::LoggedWorker& worker) {
-  if (!device_.empty() && !worker.device_uuid().empty() && worker.device_uuid() != device_) {
-    return absl::OkStatus();
+  const bool elsewhere =
+      !device_.empty() && !worker.device_uuid().empty() && worker.device_uuid() != device_;
+  for (const v1::Component& spec : worker.components()) {
+    if (elsewhere && elsewhere_.size() < 16 * kMostComponents) {
+      elsewhere_.insert(absl::StrCat(worker.worker(), "/", spec.name()));
+    }
   }
+  if (elsewhere) return absl::OkStatus();
   for (const v1::Component& spec : worker.components()) {
     const std::string id = absl::StrCat(worker.worker(), "/", spec.name());
     const auto [at, added] = index_.emplace(id, static_cast<int>(components_.size()));
@@ -136,7 +141,7 @@ int WorkloadReader::StageOf(const StageKey& key, int64_t activation) {
 absl::Status WorkloadReader::TakeBegan(const v1::LoggedUseBegan& use) {
   const auto component = index_.find(use.component_id());
   if (component == index_.end()) {
-    ++result_.unknown_uses;
+    ++(elsewhere_.contains(use.component_id()) ? result_.uses_elsewhere : result_.unknown_uses);
     return absl::OkStatus();
   }
   const double asked = now_ - std::min(Finite(use.waited_seconds()), now_);
@@ -304,9 +309,12 @@ std::string RecordedText(const RecordedWorkload& r) {
       r.workload.components.size(), r.stall_seconds, r.request_p50_seconds, r.request_p95_seconds,
       RenderBytes(r.bytes_to_device),
       RenderBytes(static_cast<int64_t>(std::min(r.workload.device.link_rate, 1e18))));
+  if (r.uses_elsewhere > 0) {
+    absl::StrAppend(&out, "uses on other devices, which are left out: ", r.uses_elsewhere, "\n");
+  }
   if (r.unknown_uses > 0) {
-    absl::StrAppend(&out, r.unknown_uses, " uses are left out: the log does not name their ",
-                    "components\n");
+    absl::StrAppend(&out, "uses of components that the log does not name, which are left out: ",
+                    r.unknown_uses, "\n");
   }
   return out;
 }
@@ -319,6 +327,7 @@ std::string RecordedJson(const RecordedWorkload& r) {
                                        {"orders", r.workload.pipelines.size()},
                                        {"at_once", r.workload.max_concurrent_runs},
                                        {"uses", r.uses},
+                                       {"uses_elsewhere", r.uses_elsewhere},
                                        {"unknown_uses", r.unknown_uses},
                                        {"components", r.workload.components.size()},
                                        {"stall_seconds", r.stall_seconds},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,8 @@ struct RecordedWorkload {
   sim::Declared declared = sim::Declared::kNone;
   bool load_ahead = false;
   int64_t uses = 0;
-  // Uses that are left out: of components that the log does not name.
+  // Uses that are left out: on other devices; of components that the log does not name.
+  int64_t uses_elsewhere = 0;
   int64_t unknown_uses = 0;
   // Seconds: stall that workers measured, and waits while no use ran.
   double stall_seconds = 0;
@@ -97,6 +99,7 @@ class WorkloadReader {
   bool load_ahead_ = false;
   std::vector<v1::LoggedDevice> devices_;
   std::map<std::string, int> index_;  // of components_, by id
+  std::set<std::string> elsewhere_;   // components of other devices
   std::vector<Component> components_;
   std::map<StageKey, int> stage_index_;
   std::vector<std::pair<StageKey, int64_t>> stages_;  // with the most activation

@@ -126,7 +126,16 @@ TEST(RecordedWorkloadTest, NamesWhatIsWrong) {
   const auto read = ReadBack(std::string(kDevices) + use + kWorker + use, "a");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->unknown_uses, 1);
-  EXPECT_THAT(RecordedText(*read), HasSubstr("1 uses are left out"));
+  EXPECT_THAT(RecordedText(*read),
+              HasSubstr("components that the log does not name, which are left out: 1"));
+  const std::string other =
+      absl::StrReplaceAll(kWorker, {{"\"worker\":\"w\"", "\"worker\":\"v\""}, {"\"a\"", "\"b\""}});
+  const std::string there = absl::StrReplaceAll(use, {{"w/c", "v/c"}});
+  const auto both = ReadBack(std::string(kDevices) + kWorker + other + use + there + there, "a");
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->unknown_uses, 0);
+  EXPECT_EQ(both->uses_elsewhere, 2);
+  EXPECT_THAT(RecordedText(*both), HasSubstr("uses on other devices, which are left out: 2"));
   std::string many = std::string(kDevices) + kWorker;
   for (int i = 0; i < 65; ++i) {
     many += "{\"use_began\":{\"use_id\":\"1\",\"component_id\":\"w/c\",\"run_id\":\"3\"}}\n";
