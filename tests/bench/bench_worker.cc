@@ -1,6 +1,5 @@
 #include "tests/bench/bench_worker.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +55,7 @@ void BenchWorker::ApplyTarget(const v1::Target& target) {
     std::lock_guard<std::mutex> lock(mutex_);
     Residency& its = residency_[target.component()];
     if (its.in_use || target.generation() <= its.completed) return;
-    its.held = std::min(its.held, target.layers());
+    its.held = target.layers();
     its.completed = target.generation();
     request.set_session_id(session_);
     FillSnapshot(request.mutable_snapshot());

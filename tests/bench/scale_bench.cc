@@ -59,6 +59,7 @@ class Fleet {
       const auto channel = grpc::CreateCustomChannel(server_->addresses().front(),
                                                      grpc::InsecureChannelCredentials(), own);
       std::vector<v1::Component> components;
+      components.reserve(kComponents);
       for (int c = 0; c < kComponents; ++c) components.push_back(ComponentOn(i % kDevices, c));
       workers_.push_back(
           std::make_unique<BenchWorker>(channel, absl::StrCat("w", i), std::move(components)));
@@ -79,11 +80,11 @@ class Fleet {
     begin.set_passes(4);
     begin.set_activation_bytes(kActivationBytes);
     v1::BeginUseResponse begun;
-    worker.SetInUse(component, true);
     if (absl::Status status = Call(&v1::VramBroker::Stub::BeginUse, worker, begin, &begun);
         !status.ok()) {
       return status;
     }
+    worker.SetInUse(component, true);
     v1::EndUseRequest end = worker.MakeEnd(component, begun);
     end.set_request_id(absl::StrCat("e", number));
     end.mutable_measured()->set_passes(4);
