@@ -1,4 +1,4 @@
-#include "tests/model/checks.h"
+#include "tests/sim/checks.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
 using Worker = ReferenceLedger::Worker;
@@ -316,4 +316,4 @@ void Checks::Physical(const std::vector<std::shared_ptr<WorkerProcess>>& workers
   }
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

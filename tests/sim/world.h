@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "broker/core/machine.h"
-#include "tests/model/checks.h"
-#include "tests/model/driver_process.h"
-#include "tests/model/network.h"
-#include "tests/model/observer.h"
-#include "tests/model/scenario.h"
-#include "tests/model/worker_process.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/driver_process.h"
+#include "tests/sim/network.h"
+#include "tests/sim/observer.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/worker_process.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 class World {
  public:
@@ -79,4 +79,4 @@ class World {
   int32_t last_pid_ = 1000;
 };
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

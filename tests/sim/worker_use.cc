@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/model/worker_process.h"
+#include "tests/sim/worker_process.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 void WorkerProcess::Run(Component* c, client::Ticket ticket) {
   c->locked = true;
@@ -103,4 +103,4 @@ void WorkerProcess::Do(const client::UseClosed& e) {
   });
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -13,7 +13,7 @@
 #include "broker/core/effects.h"
 #include "broker/core/events.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 class ReferenceLedger {
  public:
@@ -99,4 +99,4 @@ class ReferenceLedger {
 const core::Answer* FindAnswer(const core::Effects& effects, core::CallId call);
 bool IsError(const core::Answer& answer);
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -1,11 +1,11 @@
-#include "tests/model/driver_process.h"
+#include "tests/sim/driver_process.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "broker/server/convert_calls.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
 client::SessionOptions DriverOptions(const std::string& name, core::Process process) {
@@ -107,4 +107,4 @@ void DriverProcess::NextStage(uint64_t run, int stage) {
   ask_(spec.component(), wanted);
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -1,8 +1,8 @@
-#include "tests/model/reference_ledger.h"
+#include "tests/sim/reference_ledger.h"
 
 #include <algorithm>
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 using core::Answer;
 using core::Effect;
@@ -250,4 +250,4 @@ void ReferenceLedger::Note(const core::Event& event, const Effects& effects, abs
   }
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -6,10 +6,10 @@
 #include "broker/core/effects.h"
 #include "broker/core/events.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 std::string Describe(const core::Event& event);
 // Empty for those that say nothing of what was decided.
 std::string Describe(const core::Effect& effect);
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -1,11 +1,11 @@
-#include "tests/model/scenario.h"
+#include "tests/sim/scenario.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -133,4 +133,4 @@ Scenario MakeScenario(uint64_t seed, int steps) {
   return s;
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

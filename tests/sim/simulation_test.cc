@@ -1,5 +1,5 @@
 // Random runs of the machine and of sessions against each other. A failure prints its seed; that
-// seed alone, by VRAM_MODEL_SEED, gives the same run again.
+// seed alone, by VRAM_SIM_SEED, gives the same run again.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -7,9 +7,9 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "tests/model/world.h"
+#include "tests/sim/world.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
 constexpr int kStepsOfARun = 1500;
@@ -42,16 +42,16 @@ constexpr int64_t kSteps = 40'000;
 constexpr int64_t kSteps = 250'000;
 #endif
 
-int64_t Steps() { return FromEnvironment("VRAM_MODEL_STEPS", kSteps); }
+int64_t Steps() { return FromEnvironment("VRAM_SIM_STEPS", kSteps); }
 
-TEST(Model, GuaranteesHoldInKnownRuns) { RunSeeds(1, Steps()); }
+TEST(Simulation, GuaranteesHoldInKnownRuns) { RunSeeds(1, Steps()); }
 
-TEST(Model, GuaranteesHoldInFreshRuns) {
+TEST(Simulation, GuaranteesHoldInFreshRuns) {
   const int64_t now = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
-  const int64_t base = FromEnvironment("VRAM_MODEL_SEED", now * 1000);
+  const int64_t base = FromEnvironment("VRAM_SIM_SEED", now * 1000);
   std::cout << "seeds from " << base << "\n";
   RunSeeds(static_cast<uint64_t>(base), Steps() / 2);
 }
 
 }  // namespace
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

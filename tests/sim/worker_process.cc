@@ -1,4 +1,4 @@
-#include "tests/model/worker_process.h"
+#include "tests/sim/worker_process.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "broker/server/convert_attach.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 client::SessionOptions OptionsOf(const WorkerPlan& plan, core::Process process) {
   client::SessionOptions options;
@@ -305,4 +305,4 @@ void WorkerProcess::UpdateComponents() {
       [](const core::Answer&) {});
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "broker/core/machine.h"
-#include "tests/model/reference_ledger.h"
-#include "tests/model/scenario.h"
-#include "tests/model/worker_process.h"
+#include "tests/sim/reference_ledger.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/worker_process.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 class Checks {
  public:
@@ -65,4 +65,4 @@ class Checks {
   std::map<std::string, uint64_t> newest_reading_;  // begun, by device
 };
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

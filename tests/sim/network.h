@@ -13,11 +13,11 @@
 #include "absl/status/statusor.h"
 #include "broker/core/effects.h"
 #include "broker/core/events.h"
-#include "tests/model/scenario.h"
-#include "tests/model/scheduler.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/scheduler.h"
 #include "vrambroker/v1/broker.pb.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 class Peer;
 
@@ -101,4 +101,4 @@ class Network {
   std::map<uint64_t, std::shared_ptr<PendingCall>> calls_;
 };
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

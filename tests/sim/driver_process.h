@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/model/peer.h"
-#include "tests/model/worker_process.h"
+#include "tests/sim/peer.h"
+#include "tests/sim/worker_process.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 class DriverProcess : public Peer {
  public:
@@ -41,4 +41,4 @@ class DriverProcess : public Peer {
   uint64_t last_request_ = 0;
 };
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -1,4 +1,4 @@
-#include "tests/model/world.h"
+#include "tests/sim/world.h"
 
 #include <algorithm>
 #include <csignal>
@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/model/describe.h"
+#include "tests/sim/describe.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
-// How many events a failure tells of. VRAM_MODEL_STORY changes it.
+// How many events a failure tells of. VRAM_SIM_STORY changes it.
 size_t StoryLines() {
-  static const char* text = std::getenv("VRAM_MODEL_STORY");
+  static const char* text = std::getenv("VRAM_SIM_STORY");
   return text == nullptr ? 40 : std::strtoull(text, nullptr, 10);
 }
 
@@ -390,4 +390,4 @@ void World::Drain() {
   if (grants_ != before) Fail("a drained broker has admitted a use");
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

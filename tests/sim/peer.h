@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "client/cpp/session.h"
-#include "tests/model/network.h"
-#include "tests/model/scenario.h"
-#include "tests/model/scheduler.h"
+#include "tests/sim/network.h"
+#include "tests/sim/scenario.h"
+#include "tests/sim/scheduler.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 // What all processes share.
 struct Surroundings {
@@ -86,4 +86,4 @@ class Peer {
   bool doing_ = false;
 };
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

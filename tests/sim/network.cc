@@ -1,4 +1,4 @@
-#include "tests/model/network.h"
+#include "tests/sim/network.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "broker/server/convert_answers.h"
 #include "broker/server/convert_attach.h"
-#include "tests/model/peer.h"
+#include "tests/sim/peer.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 absl::Duration Network::Delay() {
   if (Fault(0.03)) return random_.Delay(absl::Milliseconds(1), absl::Seconds(4));
@@ -208,4 +208,4 @@ void Network::Deliver(const core::CloseStream& close) {
   });
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

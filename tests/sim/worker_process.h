@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/model/peer.h"
+#include "tests/sim/peer.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 // A use that somebody else wants of a worker's component, and what to do when it is over.
 struct Wanted {
@@ -115,4 +115,4 @@ class WorkerProcess : public Peer {
 
 client::SessionOptions OptionsOf(const WorkerPlan& plan, core::Process process);
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

@@ -1,4 +1,4 @@
-// What one run of the model is made of, all of it from one seed: devices, workers with their
+// What one run of the simulation is made of, all of it from one seed: devices, workers with their
 // components, how the driver is read, and how often what goes wrong.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "broker/core/machine.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 // The same numbers for the same seed, on every machine.
 class Random {
@@ -91,4 +91,4 @@ struct Scenario {
 
 Scenario MakeScenario(uint64_t seed, int steps);
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

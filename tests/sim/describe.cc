@@ -1,8 +1,8 @@
-#include "tests/model/describe.h"
+#include "tests/sim/describe.h"
 
 #include "absl/strings/str_cat.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
 std::string Text(const core::Snapshot& s) {
@@ -138,4 +138,4 @@ struct EffectText {
 std::string Describe(const core::Event& event) { return std::visit(EventText(), event); }
 std::string Describe(const core::Effect& effect) { return std::visit(EffectText(), effect); }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

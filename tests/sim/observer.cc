@@ -1,10 +1,10 @@
-#include "tests/model/observer.h"
+#include "tests/sim/observer.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
 // Pids of processes that are not ours; and what the same process is called elsewhere, beyond its
@@ -97,4 +97,4 @@ void Observer::ForeignChanges() {
                            " bytes on ", device.uuid));
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

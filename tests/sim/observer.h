@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "broker/core/events.h"
-#include "tests/model/peer.h"
+#include "tests/sim/peer.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 class Observer {
  public:
@@ -47,4 +47,4 @@ class Observer {
   std::map<std::string, std::map<int32_t, int64_t>> foreign_;  // by device
 };
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

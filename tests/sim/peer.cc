@@ -1,4 +1,4 @@
-#include "tests/model/peer.h"
+#include "tests/sim/peer.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 #include "broker/server/convert_attach.h"
 #include "broker/server/convert_calls.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 namespace {
 
 // An answer for the wire: its status, and its content where there is one.
@@ -128,4 +128,4 @@ void Peer::Do(const client::WakeAt& e) {
   });
 }
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation

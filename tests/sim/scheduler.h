@@ -9,7 +9,7 @@
 
 #include "absl/time/time.h"
 
-namespace vrambroker::model {
+namespace vrambroker::simulation {
 
 class Scheduler {
  public:
@@ -44,4 +44,4 @@ class Scheduler {
   std::priority_queue<Item> queue_;
 };
 
-}  // namespace vrambroker::model
+}  // namespace vrambroker::simulation
