@@ -16,13 +16,9 @@ namespace {
 using core::DecisionKind;
 using core::Reason;
 
-// In the order of core::DecisionKind, core::Event and of the canonical codes.
+// In the order of core::DecisionKind and of the canonical codes.
 constexpr std::array<const char*, kDecisionKinds> kKindNames = {
     "unspecified", "grant", "refusal", "retention", "revocation", "load_ahead"};
-constexpr std::array<const char*, kEvents> kEventNames = {
-    "attach",       "stream_closed",     "begin_use",        "call_cancelled", "end_use",
-    "report",       "update_components", "declare_pipeline", "declare_run",    "finish_run",
-    "process_died", "reading_began",     "reading",          "tick",           "drain"};
 constexpr std::array<const char*, kStatusCodes> kCodeNames = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
     "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",

@@ -48,6 +48,11 @@ struct WaitBounds {
 inline constexpr size_t kDecisionKinds = static_cast<size_t>(core::DecisionKind::kLoadAhead) + 1;
 inline constexpr size_t kReasons = static_cast<size_t>(core::Reason::kCannotFit) + 1;
 inline constexpr size_t kEvents = std::variant_size_v<core::Event>;
+// By the index of the event's type.
+inline constexpr std::array<const char*, kEvents> kEventNames = {
+    "attach",       "stream_closed",     "begin_use",        "call_cancelled", "end_use",
+    "report",       "update_components", "declare_pipeline", "declare_run",    "finish_run",
+    "process_died", "reading_began",     "reading",          "tick",           "drain"};
 // Canonical status codes: 0 to 16.
 inline constexpr size_t kStatusCodes = 17;
 

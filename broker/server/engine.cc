@@ -155,11 +155,30 @@ void Engine::Handle(Item item) {
 
 void Engine::Step(const core::Event& event, absl::Time now) {
   core::Effects effects = machine_.Step(event, now);
-  if (hooks_.on_step != nullptr) hooks_.on_step(event, clock_.Now() - now);
+  const absl::Duration took = clock_.Now() - now;
+  LogStep(event, now, took);
+  if (hooks_.on_step != nullptr) hooks_.on_step(event, took);
   for (core::Effect& effect : effects) {
     if (hooks_.on_effect != nullptr) hooks_.on_effect(effect);
     CarryOut(effect, now);
   }
+}
+
+void Engine::LogStep(const core::Event& event, absl::Time now, absl::Duration took) {
+  if (log_->Takes(LogLevel::kDebug)) log_->Write(ToLogLine(event, now, took));
+  const auto* reading = std::get_if<core::ReadingEvent>(&event);
+  if (reading == nullptr) return;
+  const bool failed = !reading->status.ok();
+  if (failed == unread_.contains(reading->device_uuid)) return;
+  LogLine line{now, failed ? "reading_failed" : "reading_back", {}};
+  line.fields.emplace_back("device", reading->device_uuid);
+  if (failed) {
+    line.fields.emplace_back("error", reading->status.ToString());
+    unread_.insert(reading->device_uuid);
+  } else {
+    unread_.erase(reading->device_uuid);
+  }
+  log_->Write(std::move(line));
 }
 
 bool Engine::Before(const core::Event& event, absl::Time now) {

@@ -100,6 +100,7 @@ class Engine : public CallListener, public StreamListener {
   // In the order of decisions, one at a time:
   void Handle(Item item);
   void Step(const core::Event& event, absl::Time now);
+  void LogStep(const core::Event& event, absl::Time now, absl::Duration took);
   // False: the event is about something that is over.
   bool Before(const core::Event& event, absl::Time now);
   void After(const core::Event& event);
@@ -132,6 +133,8 @@ class Engine : public CallListener, public StreamListener {
   core::Machine machine_;
   // Processes whose death will be told.
   std::set<core::Process> watched_;
+  // Devices whose last reading failed.
+  std::set<std::string> unread_;
   Mailbox<Item> mailbox_;
 };
 

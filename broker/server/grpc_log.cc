@@ -13,20 +13,23 @@ namespace vrambroker::server {
 namespace {
 
 LogFormat g_format = LogFormat::kText;
+LogLevel g_least = LogLevel::kInfo;
 
-absl::string_view NameOf(gpr_log_severity severity) {
+LogLevel LevelOf(gpr_log_severity severity) {
   switch (severity) {
     case GPR_LOG_SEVERITY_DEBUG:
-      return "debug";
+      return LogLevel::kDebug;
     case GPR_LOG_SEVERITY_INFO:
-      return "info";
+      return LogLevel::kInfo;
     case GPR_LOG_SEVERITY_ERROR:
-      return "error";
+      return LogLevel::kWarning;
   }
-  return "unknown";
+  return LogLevel::kWarning;
 }
 
 void Write(gpr_log_func_args* args) {
+  const LogLevel level = LevelOf(args->severity);
+  if (level < g_least) return;
   static std::mutex mutex;
   static LineBudget budget;
   std::lock_guard<std::mutex> lock(mutex);
@@ -36,8 +39,8 @@ void Write(gpr_log_func_args* args) {
   if (!budget.Pass(line.time, &held_back)) return;
   const absl::string_view file(args->file);
   line.event = "grpc";
-  line.fields = {{"severity", std::string(NameOf(args->severity))},
-                 {"where", absl::StrCat(file.substr(file.rfind('/') + 1), ":", args->line)},
+  line.own_level = level;
+  line.fields = {{"where", absl::StrCat(file.substr(file.rfind('/') + 1), ":", args->line)},
                  {"message", args->message}};
   if (held_back != 0) line.fields.emplace_back("lines_before_left_out", absl::StrCat(held_back));
   const std::string text = FormatLine(line, g_format) + "\n";
@@ -61,8 +64,9 @@ bool LineBudget::Pass(absl::Time now, size_t* held_back) {
   return true;
 }
 
-void LogGrpcAs(LogFormat format) {
+void LogGrpcAs(LogFormat format, LogLevel least) {
   g_format = format;
+  g_least = least;
   gpr_set_log_function(&Write);
 }
 

@@ -24,8 +24,9 @@ class LineBudget {
   size_t held_back_ = 0;
 };
 
-// From here on gRPC's lines of this process go to stderr as events "grpc" with severity, where in
-// gRPC and message, within the budget. For programs; once, before there is any server.
-void LogGrpcAs(LogFormat format);
+// From here on gRPC's lines of this process go to stderr as events "grpc" with where in gRPC and
+// message, within the budget, where their level is `least` or above: a warning is what gRPC calls
+// an error, as it concerns one connection. For programs; once, before there is any server.
+void LogGrpcAs(LogFormat format, LogLevel least);
 
 }  // namespace vrambroker::server

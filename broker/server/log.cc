@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <type_traits>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "broker/observe/tally.h"
 
 namespace vrambroker::server {
 namespace {
@@ -54,6 +56,11 @@ bool IsPlain(const std::string& value) {
   return !value.empty();
 }
 
+template <typename Event>
+concept HasHeader = requires(const Event& event) {
+  event.header;
+};
+
 std::atomic<size_t> g_unwritten = 0;
 
 // Bytes of it that were taken before nobody took any for `patience` milliseconds.
@@ -73,12 +80,27 @@ size_t WriteSome(int descriptor, const std::string& text, int patience) {
 
 }  // namespace
 
-bool IsWarning(const std::string& event) {
-  constexpr absl::string_view kWarnings[] = {
-      "not_watched", "not_recorded",         "no_metrics", "tls_not_renewed",  "no_record",
-      "no_page",     "decision_log_dropped", "long_wait",  "log_lines_dropped"};
-  return std::find(std::begin(kWarnings), std::end(kWarnings), event) != std::end(kWarnings);
+LogLevel LevelOf(const std::string& event) {
+  constexpr std::pair<absl::string_view, LogLevel> kLevels[] = {
+      {"step", LogLevel::kDebug},
+      {"connection_refused", LogLevel::kWarning},
+      {"long_wait", LogLevel::kWarning},
+      {"no_metrics", LogLevel::kWarning},
+      {"no_page", LogLevel::kWarning},
+      {"not_watched", LogLevel::kWarning},
+      {"reading_failed", LogLevel::kWarning},
+      {"record_not_read", LogLevel::kWarning},
+      {"tls_not_renewed", LogLevel::kWarning},
+      {"decision_log_dropped", LogLevel::kError},
+      {"log_lines_dropped", LogLevel::kError},
+      {"not_recorded", LogLevel::kError}};
+  for (const auto& [name, level] : kLevels) {
+    if (name == event) return level;
+  }
+  return LogLevel::kInfo;
 }
+
+LogLevel LogLine::level() const { return own_level.has_value() ? *own_level : LevelOf(event); }
 
 LogLine ToLogLine(const core::Decision& decision) {
   return {decision.time,
@@ -91,18 +113,41 @@ LogLine ToLogLine(const core::Decision& decision) {
            {"text", decision.text}}};
 }
 
+LogLine ToLogLine(const core::Event& event, absl::Time now, absl::Duration took) {
+  LogLine line{now,
+               "step",
+               {{"of", observe::kEventNames[event.index()]},
+                {"microseconds", absl::StrCat(absl::ToInt64Microseconds(took))}}};
+  std::visit(
+      [&line](const auto& one) {
+        using One = std::decay_t<decltype(one)>;
+        if constexpr (HasHeader<One>) {
+          line.fields.emplace_back("session", absl::StrCat(one.header.session.value()));
+          if (one.header.request_id.empty()) return;
+          line.fields.emplace_back("request", one.header.request_id);
+        } else if constexpr (std::is_same_v<One, core::AttachEvent>) {
+          line.fields.emplace_back("worker", one.worker);
+        } else if constexpr (std::is_same_v<One, core::ReadingEvent>) {
+          line.fields.emplace_back("device", one.device_uuid);
+          line.fields.emplace_back(
+              "used", one.status.ok() ? core::ToString(one.total_used) : one.status.ToString());
+        }
+      },
+      event);
+  return line;
+}
+
 std::string FormatLine(const LogLine& line, LogFormat format) {
   const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", line.time, absl::UTCTimeZone());
   if (format == LogFormat::kJson) {
-    std::string out = absl::StrCat("{\"time\":\"", time, "\",\"level\":\"",
-                                   IsWarning(line.event) ? "warning" : "info",
+    std::string out = absl::StrCat("{\"time\":\"", time, "\",\"level\":\"", NameOf(line.level()),
                                    "\",\"event\":", JsonString(line.event));
     for (const auto& [name, value] : line.fields) {
       absl::StrAppend(&out, ",", JsonString(name), ":", JsonString(value));
     }
     return out + "}";
   }
-  std::string out = absl::StrCat(time, " ", line.event);
+  std::string out = absl::StrCat(time, " ", NameOf(line.level()), " ", line.event);
   for (const auto& [name, value] : line.fields) {
     absl::StrAppend(&out, " ", name, "=", IsPlain(value) ? value : JsonString(value));
   }
@@ -111,8 +156,8 @@ std::string FormatLine(const LogLine& line, LogFormat format) {
 
 size_t Log::Unwritten() { return g_unwritten; }
 
-Log::Log(int descriptor, LogFormat format, bool warnings_only)
-    : descriptor_(descriptor), format_(format), warnings_only_(warnings_only) {
+Log::Log(int descriptor, LogFormat format, LogLevel least)
+    : descriptor_(descriptor), format_(format), least_(least) {
   if (descriptor_ >= 0) thread_ = std::thread([this] { Run(); });
 }
 
@@ -126,10 +171,10 @@ Log::~Log() {
 }
 
 void Log::Write(LogLine line) {
-  const bool warning = IsWarning(line.event);
-  if (warnings_only_ && !warning) return;
+  const LogLevel level = line.level();
+  if (!Takes(level)) return;
   Add(std::move(line));
-  if (!warning || descriptor_ < 0) return;
+  if (level < LogLevel::kWarning) return;
   // Where another thread writes, it writes this as well.
   std::unique_lock<std::mutex> output(output_mutex_, std::try_to_lock);
   if (!output.owns_lock() || left_over_.size() > kMostLeftOver) return;

@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
 
   WriteLogBeforeCrash();
-  vrambroker::server::LogGrpcAs(parsed->options.log_format);
+  vrambroker::server::LogGrpcAs(parsed->options.log_format, parsed->options.log_level);
   auto server = Server::Start(parsed->options, {});
   if (!server.ok()) return Fail(server.status());
   int signal_number = 0;

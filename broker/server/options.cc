@@ -65,6 +65,17 @@ absl::Status SetLogFormat(const std::string& text, LogFormat* out) {
   return absl::OkStatus();
 }
 
+absl::Status SetLogLevel(const std::string& text, LogLevel* out) {
+  for (const LogLevel level :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}) {
+    if (text != NameOf(level)) continue;
+    *out = level;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "': debug, info, warning or error is allowed"));
+}
+
 void AddPath(const char* name, const char* help, std::string* out, FlagSet* flags) {
   flags->Add({name, "FILE", help, [out](const std::string& text) {
                 *out = text;
@@ -209,16 +220,12 @@ void AddDecisionLogFlags(Options* options, FlagSet* flags) {
 }
 
 void AddLogLevelFlag(Options* options, FlagSet* flags) {
-  flags->Add({"log-level", "info|warning",
-              "Lines on stderr from this level on; at warning no decisions. Default: info.",
-              [options](const std::string& text) {
-                if (text != "info" && text != "warning") {
-                  return absl::InvalidArgumentError(
-                      absl::StrCat("'", text, "': info or warning is allowed"));
-                }
-                options->log_warnings_only = text == "warning";
-                return absl::OkStatus();
-              }});
+  flags->Add(
+      {"log-level", "debug|info|warning|error",
+       "Lines on stderr from this level on. debug: every event that was decided and the time "
+       "it took; info: sessions, decisions, refusals; warning: what somebody should look "
+       "at; error: what was asked for and is lost. Default: info.",
+       [options](const std::string& text) { return SetLogLevel(text, &options->log_level); }});
 }
 
 void AddDuration(const char* name, const char* help, absl::Duration* out, FlagSet* flags) {
@@ -239,10 +246,12 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
               &core->grow_wait, flags);
   AddDuration("max-wait", "After waiting this long only age counts in the queue.", &core->max_wait,
               flags);
-  AddDuration("long-wait",
-              "A use that waits this long is named in the log, in the metrics and by vramctl "
-              "health, with who holds what; again each time that it has waited twice as long.",
-              &core->long_wait, flags);
+  AddDuration(
+      "long-wait",
+      "A use that waits this long is named in the log, with who holds what, again each time "
+      "that it has waited twice as long; the metrics count it, vramctl status and the page "
+      "mark it.",
+      &core->long_wait, flags);
   AddDuration("release-deadline", "Workers have this long to release down to a target.",
               &core->release_deadline, flags);
   AddDuration(
@@ -285,6 +294,11 @@ absl::Status CheckTogether(const Options& options) {
 }
 
 }  // namespace
+
+absl::string_view NameOf(LogLevel level) {
+  constexpr absl::string_view kNames[] = {"debug", "info", "warning", "error"};
+  return kNames[static_cast<int>(level)];
+}
 
 absl::Status CheckTransports(const Options& options) {
   if (options.tls.any() && !options.tls.all()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "broker/core/machine.h"
 #include "broker/server/addresses.h"
@@ -34,6 +35,10 @@ struct EmulatedDeviceOption {
 
 enum class LogFormat { kText, kJson };
 
+// From the one that says most; each leaves out what is below it.
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+absl::string_view NameOf(LogLevel level);
+
 struct Options {
   // At least one.
   std::vector<Address> listen;
@@ -54,7 +59,7 @@ struct Options {
   absl::Duration reading_interval = absl::Seconds(1);
   std::string lock_dir;
   LogFormat log_format = LogFormat::kText;
-  bool log_warnings_only = false;
+  LogLevel log_level = LogLevel::kInfo;
   // File of the decision log; empty: none is kept. Bytes of each file, and how many, that included.
   std::string decision_log;
   int64_t decision_log_max_bytes = int64_t{64} << 20;

@@ -32,7 +32,7 @@ struct Server::Parts {
   Parts(const Options& given, const ServerExtras& wanted)
       : options(given),
         extras(wanted),
-        log(wanted.log_descriptor, given.log_format, given.log_warnings_only),
+        log(wanted.log_descriptor, given.log_format, given.log_level),
         callers(&peers, given.plain_loopback ? RoleSet::All() : RoleSet()),
         alarms(clock) {}
 

@@ -25,7 +25,9 @@ extern char** environ;
 namespace vrambroker::server {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
@@ -182,6 +184,25 @@ TEST_F(BrokerdTest, TheLogCanBeJson) {
   EXPECT_TRUE(WaitFor([&] {
     return broker.log().find("\"event\":\"start\"") != std::string::npos;
   })) << broker.log();
+}
+
+TEST_F(BrokerdTest, TheLogBeginsAtItsLevel) {
+  std::vector<std::string> arguments = Arguments();
+  arguments.push_back("--log-level=debug");
+  Program talkative(arguments, File("log"));
+  EXPECT_TRUE(WaitFor([&] {
+    const std::string log = talkative.log();
+    return log.find(" info start ") != std::string::npos &&
+           log.find(" debug step of=reading ") != std::string::npos;
+  })) << talkative.log();
+  talkative.Signal(SIGTERM);
+  ASSERT_EQ(talkative.Wait(), 0);
+  arguments.back() = "--log-level=warning";
+  Program quiet(arguments, File("quiet"));
+  ASSERT_TRUE(WaitFor([&] { return Serves(); })) << quiet.log();
+  quiet.Signal(SIGTERM);
+  EXPECT_EQ(quiet.Wait(), 0);
+  EXPECT_THAT(quiet.log(), Not(AnyOf(HasSubstr(" info "), HasSubstr(" debug "))));
 }
 
 TEST_F(BrokerdTest, AHandshakeThatFailsIsLoggedInTheFormOfTheLog) {

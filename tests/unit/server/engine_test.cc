@@ -17,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/poll.h"
 
 namespace vrambroker::server {
@@ -146,6 +147,28 @@ TEST_F(EngineTest, ARefusalIsLoggedUnderTheNameOfItsRequest) {
     return absl::StrContains(Logged(), "\"event\":\"refused\"") &&
            absl::StrContains(Logged(), "\"request\":\"too-much\"");
   })) << Logged();
+}
+
+TEST_F(EngineTest, ReadingsThatFailAreLoggedOnceAndThatTheyAreBack) {
+  const std::vector<absl::Status> readings = {absl::UnavailableError("lost card"),
+                                              absl::UnavailableError("lost card"), absl::OkStatus(),
+                                              absl::OkStatus()};
+  uint64_t number = 0;
+  for (const absl::Status& status : readings) {
+    engine_->Post(core::ReadingBeganEvent{"d", ++number});
+    core::ReadingEvent event;
+    event.device_uuid = "d";
+    event.reading = number;
+    event.status = status;
+    engine_->Post(event);
+  }
+  EXPECT_TRUE(WaitFor([this] { return absl::StrContains(Logged(), "reading_back"); })) << Logged();
+  const std::string line =
+      R"("level":"warning","event":"reading_failed","device":"d","error":"UNAVAILABLE: lost card")";
+  for (const std::string& once : {line, std::string("reading_back")}) {
+    const std::vector<std::string> parts = absl::StrSplit(Logged(), once);
+    EXPECT_EQ(parts.size(), 2u) << once << " in " << Logged();
+  }
 }
 
 TEST_F(EngineTest, AnswersOnTheCallersThread) {

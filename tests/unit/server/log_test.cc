@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "broker/server/grpc_log.h"
 
@@ -19,8 +23,9 @@ LogLine Line() {
 }
 
 TEST(FormatLine, IsOneLineOfText) {
-  EXPECT_EQ(FormatLine(Line(), LogFormat::kText),
-            "2023-11-14T22:13:20.123Z attach worker=te-0 text=\"a \\\"b\\\"\\u000a\" empty=\"\"");
+  EXPECT_EQ(
+      FormatLine(Line(), LogFormat::kText),
+      "2023-11-14T22:13:20.123Z info attach worker=te-0 text=\"a \\\"b\\\"\\u000a\" empty=\"\"");
 }
 
 TEST(FormatLine, IsOneJsonObject) {
@@ -71,28 +76,60 @@ TEST(Log, AWarningIsWrittenAtOnceBehindWhatWaits) {
   ASSERT_EQ(pipe(ends), 0);
   Log log(ends[1], LogFormat::kJson);
   log.Write(Line());
-  log.Write({absl::UnixEpoch(), "not_recorded", {}});
+  log.Write({absl::UnixEpoch(), "not_watched", {}});
   std::string all(4096, '\0');
   const ssize_t got = read(ends[0], all.data(), all.size());
   ASSERT_GT(got, 0);
   all.resize(static_cast<size_t>(got));
-  EXPECT_LT(all.find("attach"), all.find("\"level\":\"warning\",\"event\":\"not_recorded\""));
+  EXPECT_LT(all.find("attach"), all.find("\"level\":\"warning\",\"event\":\"not_watched\""));
   close(ends[0]);
   close(ends[1]);
 }
 
-TEST(Log, WarningsAloneLeaveDecisionsOut) {
+// One line of each level, a decision among them; the levels of those that were written.
+std::string LevelsWritten(LogLevel least) {
   int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EQ(pipe(ends), 0);
   {
-    Log log(ends[1], LogFormat::kText, /*warnings_only=*/true);
-    log.Write(Line());
-    log.Write(core::Decision());
+    Log log(ends[1], LogFormat::kText, least);
+    log.Write(ToLogLine(core::TickEvent{}, absl::UnixEpoch(), absl::Microseconds(7)));
+    core::Decision decision;
+    decision.time = absl::UnixEpoch();
+    log.Write(decision);
     log.Write({absl::UnixEpoch(), "no_metrics", {}});
+    log.Write({absl::UnixEpoch(), "not_recorded", {}});
+    log.Write({absl::UnixEpoch(), "grpc", {}, LogLevel::kWarning});
   }
   close(ends[1]);
-  EXPECT_EQ(ReadAll(ends[0]), "1970-01-01T00:00:00.000Z no_metrics\n");
+  std::istringstream lines(ReadAll(ends[0]));
   close(ends[0]);
+  std::string levels;
+  for (std::string time, level, rest; lines >> time >> level && std::getline(lines, rest);) {
+    absl::StrAppend(&levels, levels.empty() ? "" : " ", level);
+  }
+  return levels;
+}
+
+TEST(Log, LinesBelowItsLevelAreLeftOut) {
+  EXPECT_EQ(LevelsWritten(LogLevel::kDebug), "debug info warning error warning");
+  EXPECT_EQ(LevelsWritten(LogLevel::kInfo), "info warning error warning");
+  EXPECT_EQ(LevelsWritten(LogLevel::kWarning), "warning error warning");
+  EXPECT_EQ(LevelsWritten(LogLevel::kError), "error");
+}
+
+TEST(ToLogLine, OfAStepSaysWhatItTookAndForWhom) {
+  core::BeginUseEvent begin;
+  begin.header.session = core::SessionId(4);
+  begin.header.request_id = "b1";
+  EXPECT_EQ(
+      FormatLine(ToLogLine(begin, absl::UnixEpoch(), absl::Microseconds(12)), LogFormat::kText),
+      "1970-01-01T00:00:00.000Z debug step of=begin_use microseconds=12 session=4 request=b1");
+  core::ReadingEvent reading;
+  reading.device_uuid = "GPU-0";
+  reading.status = absl::UnavailableError("gone");
+  EXPECT_THAT(
+      FormatLine(ToLogLine(reading, absl::UnixEpoch(), absl::Microseconds(1)), LogFormat::kText),
+      HasSubstr("device=GPU-0 used=\"UNAVAILABLE: gone\""));
 }
 
 // Nobody reads: whoever logs is not held up.

@@ -94,6 +94,17 @@ TEST_F(OptionsTest, TheDecisionLogIsOffAndItsBoundsAreChecked) {
   EXPECT_THAT(Refusal({"--decision-log-files=0"}), HasSubstr("1 to 100"));
 }
 
+TEST_F(OptionsTest, TheLevelOfTheLogComesFromFlagEnvironmentAndFileAlike) {
+  EXPECT_EQ(Good({}).log_level, LogLevel::kInfo);
+  const std::string file = File("log-level=warning\n");
+  EXPECT_EQ(Good({"--config", file}).log_level, LogLevel::kWarning);
+  env_["VRAM_BROKERD_LOG_LEVEL"] = "error";
+  EXPECT_EQ(Good({"--config", file}).log_level, LogLevel::kError);
+  EXPECT_EQ(Good({"--config", file, "--log-level=debug"}).log_level, LogLevel::kDebug);
+  EXPECT_EQ(Refusal({"--log-level=loud"}),
+            "--log-level: 'loud': debug, info, warning or error is allowed");
+}
+
 TEST_F(OptionsTest, TheCommandLineGoesBeforeTheEnvironmentAndThatBeforeTheFile) {
   const std::string file = File("# times\nreserve = 1MiB\n\nmax-wait=3s\ngrow-wait=4s\n");
   env_["VRAM_BROKERD_RESERVE"] = "2MiB";
