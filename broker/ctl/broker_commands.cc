@@ -114,12 +114,14 @@ int Status(const Words& arguments, std::ostream& out, std::ostream& error) {
 
 std::vector<FlagSpec> DecisionsFlags() { return {{"limit"}, {"follow", false}}; }
 
+// Only who follows can do without those of before.
 absl::Status TakeLimit(const absl::StatusOr<Arguments>& arguments, int* limit) {
   if (!arguments.ok()) return absl::OkStatus();
+  const int least = arguments->Has("follow") ? 0 : 1;
   const std::string given = arguments->Get("limit", absl::StrCat(*limit));
-  if (!absl::SimpleAtoi(given, limit) || *limit < 1 || *limit > kMaxDecisions) {
+  if (!absl::SimpleAtoi(given, limit) || *limit < least || *limit > kMaxDecisions) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--limit: ", given, " given, 1 to ", kMaxDecisions, " is allowed"));
+        absl::StrCat("--limit: ", given, " given, ", least, " to ", kMaxDecisions, " is allowed"));
   }
   return CheckNoWords(*arguments);
 }
@@ -250,10 +252,13 @@ std::vector<Command> BrokerCommands() {
        shared, Status},
       {"decisions", "", "the last decisions, newest last",
        Usage("Lists the last decisions, newest last.\n\n  vramctl decisions [flags]\n",
-             "  --limit=N                      at most so many, 1 to 4096; default: 20\n"
-             "  --follow                       and each one that follows, until Ctrl-C or the end "
-             "of\n"
-             "                                 the broker (status 2); JSON has one in each line\n"),
+             "  --limit=N                      at most so many, 1 to 4096; default: 20; 0 with\n"
+             "                                 --follow: only those that follow\n"
+             "  --follow                       and each one that follows, until Ctrl-C, the end of "
+             "who\n"
+             "                                 reads them, or that of the broker (status 2); JSON "
+             "has\n"
+             "                                 one in each line\n"),
        WithConnectionFlags(DecisionsFlags()), Decisions},
       {"explain", "ID", "why that decision fell so, and what else it could have been",
        Usage("Says why a decision fell as it did, and what the alternatives would have cost.\n"

@@ -1,5 +1,9 @@
 #include "broker/ctl/follow_decisions.h"
 
+#include <unistd.h>
+
+#include <iostream>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -7,6 +11,7 @@
 #include "absl/time/time.h"
 #include "broker/ctl/command.h"
 #include "broker/ctl/printable.h"
+#include "broker/ctl/reader_watch.h"
 #include "vrambroker/v1/admin.grpc.pb.h"
 
 namespace vrambroker::ctl {
@@ -38,10 +43,14 @@ int FollowDecisions(const Connection& connection, const std::shared_ptr<grpc::Ch
     request.set_limit(limit);
     const auto admin = v1::BrokerAdmin::NewStub(channel);
     const auto reader = admin->WatchDecisions(&context, request);
+    // A broker that decides nothing for hours gives nothing to write, which would tell.
+    const int watched = &out == &std::cout ? STDOUT_FILENO : -1;
+    const ReaderWatch reader_of_output(watched, [&context] { context.TryCancel(); });
     v1::Decision decision;
     while (reader->Read(&decision)) {
       if (connection.json) {
         const absl::StatusOr<std::string> json = JsonOf(decision, /*lines=*/false);
+        if (!json.ok()) error << "vramctl: " << json.status().message() << "\n";
         out << (json.ok() ? *json : "");
       } else {
         out << RenderDecisionLine(decision);
@@ -52,6 +61,10 @@ int FollowDecisions(const Connection& connection, const std::shared_ptr<grpc::Ch
       }
     }
     status = reader->Finish();
+    if (reader_of_output.left()) {
+      EndWithReader();
+      return kFailed;
+    }
   }
   TellFailure(status, connection, error);
   return kFailed;

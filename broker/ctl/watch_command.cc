@@ -16,6 +16,7 @@
 #include "broker/ctl/connection.h"
 #include "broker/ctl/picture_watcher.h"
 #include "broker/ctl/printable.h"
+#include "broker/ctl/reader_watch.h"
 #include "broker/ctl/render_picture.h"
 #include "broker/ctl/terminal.h"
 #include "broker/ctl/watch_frame.h"
@@ -32,8 +33,10 @@ constexpr int kTickMs = 500;
 
 constexpr char kWhat[] =
     "Shows the memory picture as it changes: on a terminal in place, like top, until q or Ctrl-C\n"
-    "(? lists the keys); elsewhere one picture after another. Where the broker goes away it says\n"
-    "so and tries again every second.\n\n  vramctl watch [flags]\n\nFlags:\n"
+    "(? lists the keys); elsewhere one picture after another, as long as somebody reads them. "
+    "Where\n"
+    "the broker goes away it says so and tries again every second.\n\n  vramctl watch "
+    "[flags]\n\nFlags:\n"
     "  --interval=DURATION            from one picture to the next, at least; 50ms to 1h;\n"
     "                                 default: 500ms\n"
     "  --count=N                      ends after so many pictures, 1 to 1000000000\n"
@@ -259,12 +262,17 @@ std::optional<int> Watch::EnterScreen() {
 std::optional<int> Watch::Wait() {
   pollfd fds[] = {{watcher_.fd(), POLLIN, 0},
                   {signals_->fd(), POLLIN, 0},
-                  {on_screen_ ? STDIN_FILENO : -1, POLLIN, 0}};
-  const int ready = poll(fds, 3, kTickMs);
+                  {on_screen_ ? STDIN_FILENO : -1, POLLIN, 0},
+                  {on_screen_ || &out_ != &std::cout ? -1 : STDOUT_FILENO, 0, 0}};
+  const int ready = poll(fds, 4, kTickMs);
   if (fds[1].revents != 0) {
     if (const auto end = TakeSignals(); end.has_value()) return end;
   }
   if (fds[2].revents != 0) return TakeKeys();
+  if (ReaderLeft(fds[3])) {
+    EndWithReader();
+    return kFailed;
+  }
   if (ready == 0) keys_.Flush();
   return std::nullopt;
 }
