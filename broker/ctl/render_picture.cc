@@ -179,11 +179,18 @@ std::vector<Line> WaitingLines(const v1::Picture& picture) {
   for (const v1::WaitingUse& one : picture.waiting()) {
     const double seconds =
         static_cast<double>(one.waited().seconds()) + one.waited().nanos() * 1e-9;
-    rows.push_back({one.component_id(), absl::StrFormat("%.1f s", seconds),
+    rows.push_back({one.component_id(),
+                    absl::StrFormat(one.is_long() ? "too long, %.1f s" : "%.1f s", seconds),
                     RenderBytes(one.needed_bytes()), absl::StrCat(one.priority()),
                     one.blocked_by()});
   }
-  return rows.size() == 1 ? std::vector<Line>() : LinesOf(RenderTable(rows));
+  if (rows.size() == 1) return {};
+  std::vector<Line> lines = LinesOf(RenderTable(rows));
+  for (int i = 0; i < picture.waiting_size(); ++i) {
+    if (!picture.waiting(i).is_long()) continue;
+    for (Span& span : lines[static_cast<size_t>(i) + 1]) span.style = Style::kAlarm;
+  }
+  return lines;
 }
 
 std::vector<Line> SessionLines(const v1::Picture& picture) {

@@ -22,7 +22,8 @@ Line LedgerBar(const v1::DevicePicture& device, size_t columns);
 std::vector<Line> LedgerLines(const v1::DevicePicture& device, size_t columns);
 // Who holds what on it.
 std::vector<Line> ComponentLines(const v1::DevicePicture& device);
-// Which uses wait, and what holds each up. Empty: none waits.
+// Which uses wait, and what holds each up; those that wait too long in kAlarm and in words. Empty:
+// none waits.
 std::vector<Line> WaitingLines(const v1::Picture& picture);
 // The worker processes. Empty: none is known.
 std::vector<Line> SessionLines(const v1::Picture& picture);

@@ -339,7 +339,7 @@ class MockedTest(PageTest):
                           "pool_bytes": "0", "unexplained_bytes": "9", "under_released": True, "overdue_targets": 1,
                           "recorded_bytes": "5"}],
             "waiting": [{"component_id": "late/c", "request_id": "r", "waited": "65s", "needed_bytes": "300",
-                         "priority": 0, "blocked_by": f"late/c holds {MARKUP}"}],
+                         "is_long": True, "priority": 0, "blocked_by": f"late/c holds {MARKUP}"}],
         }
 
     @staticmethod
@@ -372,7 +372,7 @@ class MockedTest(PageTest):
         expect(page.locator("#banners")).to_contain_text("The broker drains")
         expect(page.locator("#banners")).to_contain_text("The broker has restarted")
         expect(page.locator("#banners")).to_contain_text("is overcommitted")
-        expect(page.locator("#waiting")).to_contain_text("1 min 5 s")
+        expect(page.locator("#waiting")).to_contain_text("1 min 5 s, too long")
         expect(page.locator("#waiting")).to_contain_text("late/c holds")
         expect(page.locator("#releases")).to_contain_text("past its deadline")
         expect(page.locator("#releases")).to_contain_text("4 layers")

@@ -68,7 +68,8 @@ function showComponents(shown) {
 // A wait goes on after the picture that told of it.
 function showWaiting(waiting, sincePicture) {
   fill("waiting", waiting.map((one) => [one.component_id,
-    age(duration(one.waited) * 1000 + sincePicture), bytes(one.needed_bytes), one.blocked_by]), "Nobody waits.");
+    { text: age(duration(one.waited) * 1000 + sincePicture) + (one.is_long ? ", too long" : ""),
+      className: one.is_long ? "bad" : "" }, bytes(one.needed_bytes), one.blocked_by]), "Nobody waits.");
 }
 
 function overdueWorkers() {

@@ -8,6 +8,7 @@
 namespace vrambroker::ctl {
 namespace {
 
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -139,6 +140,19 @@ TEST(PictureLines, WithoutAnythingSaySo) {
   const std::string text = PaintAll(PictureLines(picture, 80), false);
   EXPECT_THAT(text, StartsWith("GPU-\\x1b[2J  0 B, 0 B free\n  []\n"));
   EXPECT_THAT(text, HasSubstr("no components"));
+}
+
+TEST(WaitingLines, ThoseThatWaitTooLongStandOutInWordsAndInColour) {
+  v1::Picture picture = SomePicture();
+  v1::WaitingUse* late = picture.add_waiting();
+  late->set_component_id("vae-0/vae");
+  late->mutable_waited()->set_seconds(75);
+  late->set_is_long(true);
+  const std::vector<Line> lines = WaitingLines(picture);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(Paint(lines[1], true), Not(AnyOf(HasSubstr("\x1b"), HasSubstr("too long"))));
+  EXPECT_THAT(Paint(lines[2], false), StartsWith("  vae-0/vae  too long, 75.0 s"));
+  EXPECT_THAT(Paint(lines[2], true), StartsWith("\x1b[1;31m"));
 }
 
 TEST(ComponentLines, TellWhatBecomesOfEach) {
