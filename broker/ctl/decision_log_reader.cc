@@ -3,9 +3,13 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "broker/ctl/logged_line_checks.h"
 
 namespace vrambroker::ctl {
 namespace {
@@ -49,37 +53,49 @@ absl::StatusOr<bool> DecisionLogReader::ReadText(std::string* text) {
   return true;
 }
 
+absl::StatusOr<bool> DecisionLogReader::Parse(std::string text, v1::DecisionLogLine* line) {
+  const absl::Status status = ParseLine(text, line);
+  if (status.ok()) return true;
+  // A file of something else does not begin as a header does.
+  if (!headed_ && !absl::StartsWith(text, "{")) return InLine(number_, status);
+  // Only what a crash cut off has nothing, or another broker's header, behind it.
+  const absl::StatusOr<bool> more = ReadText(&text);
+  if (!more.ok()) return more;
+  if (*more && (!ParseLine(text, line).ok() || !line->has_header())) {
+    return InLine(number_, status);
+  }
+  ++torn_;
+  number_ = read_;
+  return more;
+}
+
+absl::Status DecisionLogReader::CheckWhole(const v1::DecisionLogLine& line) {
+  if (!headed_ && !line.has_header()) {
+    return absl::InvalidArgumentError(
+        "no header; a decision log begins with one (vram-brokerd --decision-log=FILE writes it)");
+  }
+  if (line.has_header() && line.header().version() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("header.version: ", line.header().version(),
+                                                   " given, 1 is known to this vramctl"));
+  }
+  if (absl::Status status = CheckLoggedLine(line); !status.ok()) return status;
+  if (!line.has_time()) return absl::OkStatus();
+  if (!first_seconds_.has_value()) first_seconds_ = SecondsOf(line);
+  const double away = std::abs(SecondsOf(line) - *first_seconds_);
+  if (away <= kMostLoggedSeconds) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("time: ", away,
+                                                 " seconds from the first of the file, at most ",
+                                                 kMostLoggedSeconds, " are allowed"));
+}
+
 absl::StatusOr<bool> DecisionLogReader::Next(v1::DecisionLogLine* line) {
   std::string text;
   absl::StatusOr<bool> more = ReadText(&text);
-  if (!more.ok() || !*more) return more;
   number_ = read_;
-  absl::Status status = ParseLine(text, line);
-  if (!status.ok() && headed_) {
-    // Only what a crash cut off has nothing, or another broker's header, behind it.
-    more = ReadText(&text);
-    if (!more.ok()) return more;
-    if (*more && (!ParseLine(text, &next_).ok() || !next_.has_header())) {
-      return InLine(number_, status);
-    }
-    ++torn_;
-    if (!*more) return false;
-    line->Swap(&next_);
-    number_ = read_;
-    status = absl::OkStatus();
-  }
-  if (!status.ok()) return InLine(number_, status);
-  if (!headed_ && !line->has_header()) {
-    return InLine(number_, absl::InvalidArgumentError(
-                               "no header; a decision log begins with one (vram-brokerd "
-                               "--decision-log=FILE writes it)"));
-  }
+  if (more.ok() && *more) more = Parse(std::move(text), line);
+  if (!more.ok() || !*more) return more;
+  if (absl::Status status = CheckWhole(*line); !status.ok()) return InLine(number_, status);
   headed_ = true;
-  if (line->has_header() && line->header().version() != 1) {
-    return InLine(number_, absl::InvalidArgumentError(
-                               absl::StrCat("header.version: ", line->header().version(),
-                                            " given, 1 is known to this vramctl")));
-  }
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <istream>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -20,7 +21,9 @@ class DecisionLogReader {
 
   // False: the end. What a crash cut off, the last line of the file or of a broker that another one
   // followed, is passed over. INVALID_ARGUMENT, naming the line: it is no line of a decision log,
-  // or too long; the first line is no header, or of a version that is not known.
+  // too long, or says what CheckLoggedLine does not allow; its time is further than
+  // kMostLoggedSeconds from the first of the file; the first line is no header, or of a version
+  // that is not known.
   absl::StatusOr<bool> Next(v1::DecisionLogLine* line);
 
   // Of the line that Next gave, from 1.
@@ -31,14 +34,16 @@ class DecisionLogReader {
  private:
   // False: the end.
   absl::StatusOr<bool> ReadText(std::string* text);
+  // The line of that text, or what follows it where it was cut off. False: the end.
+  absl::StatusOr<bool> Parse(std::string text, v1::DecisionLogLine* line);
+  absl::Status CheckWhole(const v1::DecisionLogLine& line);
 
   std::istream* const in_;
   int64_t number_ = 0;
   int64_t torn_ = 0;
   int64_t read_ = 0;  // lines
   bool headed_ = false;
-  // What follows a line that was cut off.
-  v1::DecisionLogLine next_;
+  std::optional<double> first_seconds_;  // time of the first line that has one
 };
 
 // `status` with the line's number before its message.

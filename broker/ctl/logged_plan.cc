@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "broker/ctl/field_checker.h"
 
 namespace vrambroker::ctl {
 namespace {
@@ -17,31 +18,12 @@ constexpr int64_t kMostBytes = int64_t{1} << 46;
 constexpr double kMostStreamed = 1e18;
 constexpr double kMostLink = 1e18;
 constexpr double kMost = 1e12;
+// Seconds: as many uses as a plan takes, each as long as its passes may be.
+constexpr double kMostStart = 1e18;
 
 using LayerRuns = google::protobuf::RepeatedPtrField<v1::LayerRun>;
 
-// Collects the first fault; later checks cost nothing.
-class Checker {
- public:
-  void Within(const std::string& field, int64_t value, int64_t least, int64_t most) {
-    if (!ok() || (value >= least && value <= most)) return;
-    Fail(absl::StrCat(field, ": ", value, " given; ", least, " to ", most, " is allowed"));
-  }
-  void Within(const std::string& field, double value, double least, double most) {
-    if (!ok() || (value >= least && value <= most)) return;  // NaN is not
-    Fail(absl::StrCat(field, ": ", value, " given; ", least, " to ", most, " is allowed"));
-  }
-  void Fail(const std::string& what) {
-    if (ok()) status_ = absl::InvalidArgumentError(what);
-  }
-  bool ok() const { return status_.ok(); }
-  absl::Status Take() { return std::move(status_); }
-
- private:
-  absl::Status status_;
-};
-
-core::LayerTable ReadLayers(const std::string& field, const LayerRuns& runs, Checker* check) {
+core::LayerTable ReadLayers(const std::string& field, const LayerRuns& runs, FieldChecker* check) {
   std::vector<std::pair<int, core::Bytes>> read;
   int64_t layers = 0;
   double bytes = 0;
@@ -59,7 +41,7 @@ core::LayerTable ReadLayers(const std::string& field, const LayerRuns& runs, Che
 }
 
 void ReadComponent(const std::string& field, const v1::LoggedPlanComponent& c, LoggedProblem* out,
-                   Checker* check) {
+                   FieldChecker* check) {
   out->layers.push_back(ReadLayers(field + ".layer_runs", c.layer_runs(), check));
   check->Within(field + ".exposed_seconds_per_byte", c.exposed_seconds_per_byte(), 0, kMost);
   check->Within(field + ".link_share", c.link_share(), 0, 1);
@@ -76,7 +58,7 @@ void ReadComponent(const std::string& field, const v1::LoggedPlanComponent& c, L
 }
 
 void ReadUse(const std::string& field, const v1::LoggedPlanUse& u, core::PlanProblem* out,
-             Checker* check) {
+             FieldChecker* check) {
   const int64_t components = static_cast<int64_t>(out->components.size());
   check->Within(field + ".component", int64_t{u.component()}, 0, components - 1);
   if (!check->ok()) return;
@@ -109,7 +91,7 @@ void ReadUse(const std::string& field, const v1::LoggedPlanUse& u, core::PlanPro
   out->uses.push_back(read);
 }
 
-void CheckSizes(const v1::LoggedPlan& plan, Checker* check) {
+void CheckSizes(const v1::LoggedPlan& plan, FieldChecker* check) {
   check->Within("plan.capacity_bytes", plan.capacity_bytes(), 0, kMostBytes);
   check->Within("plan.slot_starts: entries", int64_t{plan.slot_starts_size()}, 1, kMostPlanSlots);
   if (plan.link_bytes_size() != 0) {
@@ -142,10 +124,14 @@ std::string Both(const Logged& logged, const std::vector<int>& made, int at) {
 }  // namespace
 
 absl::StatusOr<LoggedProblem> ReadProblem(const v1::LoggedPlan& plan) {
-  Checker check;
+  FieldChecker check;
   CheckSizes(plan, &check);
   LoggedProblem out;
   out.problem.slots = plan.slot_starts_size();
+  for (int i = 0; i < plan.slot_starts_size() && check.ok(); ++i) {
+    check.Within(absl::StrCat("plan.slot_starts[", i, "]"), plan.slot_starts(i), -kMostStart,
+                 kMostStart);
+  }
   for (int i = 0; i < plan.link_bytes_size() && check.ok(); ++i) {
     check.Within(absl::StrCat("plan.link_bytes[", i, "]"), plan.link_bytes(i), 0, kMostLink);
     out.problem.link.push_back(plan.link_bytes(i));

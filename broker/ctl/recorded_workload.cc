@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "broker/ctl/logged_line_checks.h"
 #include "broker/ctl/printable.h"
 #include "broker/ctl/render.h"
 
@@ -27,6 +28,11 @@ double Median(std::vector<double> values, double otherwise) {
 }
 
 double Finite(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
+
+template <typename List>
+std::string CountedSize(const List& list, const char* one, const char* more) {
+  return Counted(static_cast<int64_t>(list.size()), one, more);
+}
 
 int64_t SizeOf(const v1::Component& spec) {
   double bytes = 0;
@@ -62,9 +68,7 @@ sim::Component ToSimulated(const v1::Component& spec, std::string name, double p
 }  // namespace
 
 absl::Status WorkloadReader::Take(const v1::DecisionLogLine& line) {
-  if (line.has_time()) {
-    now_ = std::max(now_, static_cast<double>(line.time().seconds()) + 1e-9 * line.time().nanos());
-  }
+  if (line.has_time()) now_ = std::max(now_, SecondsOf(line));
   if (line.has_header()) return TakeHeader(line.header());
   if (line.has_worker()) return TakeWorker(line.worker());
   if (line.has_use_began()) return TakeBegan(line.use_began());
@@ -143,6 +147,15 @@ absl::Status WorkloadReader::TakeBegan(const v1::LoggedUseBegan& use) {
   if (component == index_.end()) {
     ++(elsewhere_.contains(use.component_id()) ? result_.uses_elsewhere : result_.unknown_uses);
     return absl::OkStatus();
+  }
+  const SeenIds::Met met = seen_uses_.Take(epoch_, use.use_id());
+  if (met == SeenIds::Met::kAgain) {
+    ++result_.repeated_uses;
+    return absl::OkStatus();
+  }
+  if (met == SeenIds::Met::kTooMany) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("use_began.use_id: the ids have more than ", SeenIds::kMostRanges, " gaps"));
   }
   const double asked = now_ - std::min(Finite(use.waited_seconds()), now_);
   size_t run = 0;
@@ -302,12 +315,13 @@ absl::StatusOr<RecordedWorkload> WorkloadReader::Finish() {
 
 std::string RecordedText(const RecordedWorkload& r) {
   std::string out = absl::StrFormat(
-      "recorded on %s, %s: %d runs in %d orders of stages, %d at once, %d uses of %d components;\n"
+      "recorded on %s, %s: %s in %s of stages, %d at once, %s of %s;\n"
       "%.3f s lost to loading, requests %.3f s (p50), %.3f s (p95), %s moved during uses at %s/s\n",
       PrintableAscii(r.device), RenderBytes(r.workload.device.capacity_bytes),
-      r.workload.runs.size(), r.workload.pipelines.size(), r.workload.max_concurrent_runs, r.uses,
-      r.workload.components.size(), r.stall_seconds, r.request_p50_seconds, r.request_p95_seconds,
-      RenderBytes(r.bytes_to_device),
+      CountedSize(r.workload.runs, "run", "runs"),
+      CountedSize(r.workload.pipelines, "order", "orders"), r.workload.max_concurrent_runs,
+      Counted(r.uses, "use", "uses"), CountedSize(r.workload.components, "component", "components"),
+      r.stall_seconds, r.request_p50_seconds, r.request_p95_seconds, RenderBytes(r.bytes_to_device),
       RenderBytes(static_cast<int64_t>(std::min(r.workload.device.link_rate, 1e18))));
   if (r.uses_elsewhere > 0) {
     absl::StrAppend(&out, "uses on other devices, which are left out: ", r.uses_elsewhere, "\n");
@@ -315,6 +329,10 @@ std::string RecordedText(const RecordedWorkload& r) {
   if (r.unknown_uses > 0) {
     absl::StrAppend(&out, "uses of components that the log does not name, which are left out: ",
                     r.unknown_uses, "\n");
+  }
+  if (r.repeated_uses > 0) {
+    absl::StrAppend(
+        &out, "uses that stand in the files once more, which count once: ", r.repeated_uses, "\n");
   }
   return out;
 }
@@ -329,6 +347,7 @@ std::string RecordedJson(const RecordedWorkload& r) {
                                        {"uses", r.uses},
                                        {"uses_elsewhere", r.uses_elsewhere},
                                        {"unknown_uses", r.unknown_uses},
+                                       {"repeated_uses", r.repeated_uses},
                                        {"components", r.workload.components.size()},
                                        {"stall_seconds", r.stall_seconds},
                                        {"request_p50_seconds", r.request_p50_seconds},

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "broker/ctl/seen_ids.h"
 #include "broker/sim/simulate.h"
 #include "broker/sim/workload.h"
 #include "vrambroker/v1/decision_log.pb.h"
@@ -28,6 +29,8 @@ struct RecordedWorkload {
   // Uses that are left out: on other devices; of components that the log does not name.
   int64_t uses_elsewhere = 0;
   int64_t unknown_uses = 0;
+  // Lines of uses that were met already, as of a file that was named twice; passed over.
+  int64_t repeated_uses = 0;
   // Seconds: stall that workers measured, and waits while no use ran.
   double stall_seconds = 0;
   double request_p50_seconds = 0;
@@ -106,6 +109,7 @@ class WorkloadReader {
   std::vector<Run> runs_;
   std::map<uint64_t, size_t> open_runs_;  // of this broker, by id; declared and not ended
   std::map<uint64_t, Use> running_;       // of this broker, by id
+  SeenIds seen_uses_;
   // When nothing ran, the last times.
   std::deque<std::pair<double, double>> idle_;
   double idle_since_ = -1;  // below 0: something runs

@@ -79,6 +79,10 @@ std::string RenderBytes(int64_t bytes) {
   return absl::StrCat(bytes, " B");
 }
 
+std::string Counted(int64_t count, const char* one, const char* more) {
+  return absl::StrCat(count, " ", count == 1 ? one : more);
+}
+
 std::string RenderDecisions(const v1::ListDecisionsResponse& decisions) {
   std::vector<std::vector<std::string>> rows = {
       {"time", ">id", "kind", "component", ">held", ">layers", "reason", "text"}};

@@ -1,6 +1,7 @@
 // What a broker says as text for people: tables, sizes, decisions. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ std::string RenderTable(const std::vector<std::vector<std::string>>& rows);
 
 // "1.50 GiB", "216.2 MiB", "512 B"; below 0 with a sign.
 std::string RenderBytes(int64_t bytes);
+
+// "1 run", "2 runs".
+std::string Counted(int64_t count, const char* one, const char* more);
 
 // "attached", "lost", "gone".
 std::string SessionStateWord(v1::SessionState state);

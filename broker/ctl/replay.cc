@@ -24,10 +24,6 @@ std::string KindName(const v1::Decision& decision) {
   return name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : name;
 }
 
-std::string Counted(int64_t count, const char* one, const char* more) {
-  return absl::StrCat(count, " ", count == 1 ? one : more);
-}
-
 }  // namespace
 
 absl::Status Replay::Read(std::istream* in) {
@@ -58,12 +54,7 @@ absl::Status Replay::Take(const v1::DecisionLogLine& line) {
   return absl::OkStatus();
 }
 
-absl::Status Replay::Take(const v1::LoggedDecision& logged) {
-  ++result_.decisions;
-  if (logged.plan_decision_id() == 0) {
-    ++result_.without_plan;
-    return absl::OkStatus();
-  }
+absl::StatusOr<const Replay::Known*> Replay::PlanOf(const v1::LoggedDecision& logged) {
   if (logged.has_plan()) {
     const absl::StatusOr<LoggedProblem> problem = ReadProblem(logged.plan());
     if (!problem.ok()) return problem.status();
@@ -85,13 +76,37 @@ absl::Status Replay::Take(const v1::LoggedDecision& logged) {
         absl::StrCat("decision.plan_component: ", logged.plan_component(), " given, the plan has ",
                      known->components, " components"));
   }
-  if (known->difference.empty()) {
-    ++result_.reproduced;
-    return absl::OkStatus();
+  return &*known;
+}
+
+absl::Status Replay::Take(const v1::LoggedDecision& logged) {
+  const Known* known = nullptr;
+  // Of one that is met again as well: others of its file may refer to its plan.
+  if (logged.plan_decision_id() != 0) {
+    const absl::StatusOr<const Known*> found = PlanOf(logged);
+    if (!found.ok()) return found.status();
+    known = *found;
   }
-  ++result_.differ;
-  if (result_.differing.size() < ReplayResult::kMostListed) {
-    result_.differing.push_back({logged.decision(), known->difference});
+  switch (seen_.Take(epoch_, logged.decision().id())) {
+    case SeenIds::Met::kAgain:
+      ++result_.repeated;
+      return absl::OkStatus();
+    case SeenIds::Met::kTooMany:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "decision.decision.id: the ids have more than ", SeenIds::kMostRanges, " gaps"));
+    case SeenIds::Met::kNew:
+      break;
+  }
+  ++result_.decisions;
+  if (known == nullptr) {
+    ++result_.without_plan;
+  } else if (known->difference.empty()) {
+    ++result_.reproduced;
+  } else {
+    ++result_.differ;
+    if (result_.differing.size() < ReplayResult::kMostListed) {
+      result_.differing.push_back({logged.decision(), known->difference});
+    }
   }
   return absl::OkStatus();
 }
@@ -110,6 +125,10 @@ std::string ReplayText(const ReplayResult& r) {
     absl::StrAppend(&out, Counted(r.dropped, "line is", "lines are"),
                     " missing: the broker could not write as fast as it decided, or not at all\n");
   }
+  if (r.repeated > 0) {
+    absl::StrAppend(
+        &out, "decisions that stand in the files once more, which count once: ", r.repeated, "\n");
+  }
   if (r.differing.empty()) return out;
   std::vector<std::vector<std::string>> rows = {{">decision", "kind", "component", "what differs"}};
   for (const ReplayResult::Differing& one : r.differing) {
@@ -124,12 +143,17 @@ std::string ReplayText(const ReplayResult& r) {
 }
 
 std::string ReplayJson(const ReplayResult& r) {
-  nlohmann::ordered_json json = {
-      {"decisions", r.decisions},   {"reproduced", r.reproduced},
-      {"differ", r.differ},         {"without_plan", r.without_plan},
-      {"plans", r.plans},           {"brokers", r.brokers},
-      {"lines", r.lines},           {"torn_lines", r.torn},
-      {"dropped_lines", r.dropped}, {"differing", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = {{"decisions", r.decisions},
+                                 {"reproduced", r.reproduced},
+                                 {"differ", r.differ},
+                                 {"without_plan", r.without_plan},
+                                 {"plans", r.plans},
+                                 {"brokers", r.brokers},
+                                 {"lines", r.lines},
+                                 {"torn_lines", r.torn},
+                                 {"dropped_lines", r.dropped},
+                                 {"repeated_decisions", r.repeated},
+                                 {"differing", nlohmann::ordered_json::array()}};
   for (const ReplayResult::Differing& one : r.differing) {
     json["differing"].push_back({{"decision_id", one.decision.id()},
                                  {"kind", KindName(one.decision)},

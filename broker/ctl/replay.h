@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "broker/ctl/seen_ids.h"
 #include "vrambroker/v1/decision_log.pb.h"
 
 namespace vrambroker::ctl {
@@ -24,7 +26,10 @@ struct ReplayResult {
 
   int64_t lines = 0;
   int64_t brokers = 0;  // headers of different epochs, one after the other
+  // Each once: by its broker's epoch and its id.
   int64_t decisions = 0;
+  // Lines of decisions that were met already, as of a file that was named twice; passed over.
+  int64_t repeated = 0;
   int64_t without_plan = 0;
   int64_t reproduced = 0;
   int64_t differ = 0;
@@ -39,8 +44,8 @@ struct ReplayResult {
 class Replay {
  public:
   // All of one file. INVALID_ARGUMENT, naming the line, where it is no decision log, or where a
-  // line says what cannot be; what was before it is in the result. Memory is bounded by the longest
-  // line.
+  // line says what cannot be, or ids of decisions have more gaps than SeenIds keeps; what was
+  // before it is in the result. Memory is bounded by the longest line and those gaps.
   absl::Status Read(std::istream* in);
   const ReplayResult& result() const { return result_; }
 
@@ -54,10 +59,13 @@ class Replay {
 
   absl::Status Take(const v1::DecisionLogLine& line);
   absl::Status Take(const v1::LoggedDecision& decision);
+  // The plan that a decision rests on.
+  absl::StatusOr<const Known*> PlanOf(const v1::LoggedDecision& decision);
 
   ReplayResult result_;
   uint64_t epoch_ = 0;
   std::deque<Known> known_;
+  SeenIds seen_;
 };
 
 // For people, and for programs.

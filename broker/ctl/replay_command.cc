@@ -1,13 +1,15 @@
 #include "broker/ctl/replay_command.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <filesystem>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "broker/ctl/arguments.h"
 #include "broker/ctl/decision_log_reader.h"
 #include "broker/ctl/progress.h"
@@ -40,8 +42,8 @@ constexpr char kUsage[] =
     "  --device=UUID          whose uses; needed where the log has several devices\n"
     "  --format=FORMAT        table or json; default: table\n\n"
     "Exit status: 0 every plan came out as it was logged (simulated: all fit), 1 one did not, 2\n"
-    "wrong arguments or a log that cannot be read (the line is said), 3 a simulation broke a\n"
-    "guarantee of the broker.\n";
+    "wrong arguments, a log that cannot be read (the line is said) or has nothing in it, 3 a\n"
+    "simulation broke a guarantee of the broker.\n";
 
 std::vector<FlagSpec> Flags() {
   return {
@@ -75,11 +77,15 @@ absl::Status ForEachLog(const std::vector<std::string>& paths,
                         const std::function<absl::Status(std::istream*)>& read) {
   if (paths.empty()) return absl::InvalidArgumentError("no log is named; a file is needed");
   for (const std::string& path : paths) {
-    std::error_code ignored;
+    errno = 0;
     std::ifstream file(path, std::ios::binary);
-    if (!file || std::filesystem::is_directory(path, ignored)) {
-      return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+    // A folder opens, and then gives nothing.
+    if (file) file.peek();
+    if (!file) {
+      return absl::NotFoundError(absl::StrCat(path, ": cannot be read", errno == 0 ? "" : ": ",
+                                              errno == 0 ? "" : std::strerror(errno)));
     }
+    file.clear();
     if (absl::Status status = read(&file); !status.ok()) {
       return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
     }
@@ -186,6 +192,12 @@ int ReplayLog(const std::vector<std::string>& arguments, std::ostream& out, std:
   const absl::Status status =
       ForEachLog(parsed->words(), [&](std::istream* in) { return replay.Read(in); });
   if (!status.ok()) return Fail(status, error);
+  if (replay.result().decisions == 0) {
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(parsed->words(), ", "),
+                                                ": there is no decision; nothing was replayed")),
+        error);
+  }
   out << (format == "json" ? ReplayJson(replay.result()) : ReplayText(replay.result()));
   return replay.result().differ == 0 ? kDone : kNotSo;
 }

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "broker/ctl/decision_log_reader.h"
 #include "broker/ctl/replay_command.h"
@@ -16,6 +17,7 @@
 namespace vrambroker::ctl {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 absl::StatusOr<RecordedWorkload> ReadBack(const std::string& log, const std::string& device = "") {
@@ -138,12 +140,23 @@ TEST(RecordedWorkloadTest, NamesWhatIsWrong) {
   EXPECT_THAT(RecordedText(*both), HasSubstr("uses on other devices, which are left out: 2"));
   std::string many = std::string(kDevices) + kWorker;
   for (int i = 0; i < 65; ++i) {
-    many += "{\"use_began\":{\"use_id\":\"1\",\"component_id\":\"w/c\",\"run_id\":\"3\"}}\n";
+    many += absl::StrCat("{\"use_began\":{\"use_id\":\"", i,
+                         "\",\"component_id\":\"w/c\",\"run_id\":\"3\"}}\n");
   }
   EXPECT_THAT(ReadBack(many, "a").status().message(), HasSubstr("run 3 has more than 64 uses"));
   const std::string negative = absl::StrReplaceAll(kWorker, {{"\"10\"", "\"-10\""}});
   EXPECT_THAT(ReadBack(std::string(kDevices) + negative + use, "a").status().message(),
-              HasSubstr("layer_bytes: -10 given"));
+              HasSubstr("line 2: worker.components[0].layer_runs[0].layer_bytes: -10 given"));
+}
+
+TEST(RecordedWorkloadTest, AUseCountsOnceHoweverOftenItIsMet) {
+  const std::string use = "{\"use_began\":{\"use_id\":\"1\",\"component_id\":\"w/c\"}}\n";
+  const auto read = ReadBack(std::string(kDevices) + kWorker + use + use, "a");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->uses, 1);
+  EXPECT_THAT(RecordedText(*read),
+              AllOf(HasSubstr(": 1 run in 1 order of stages, 1 at once, 1 use of 1 component;"),
+                    HasSubstr("once more, which count once: 1")));
 }
 
 TEST(RecordedWorkloadTest, TheCommandShowsWhatASmallerCardWouldLose) {
@@ -155,7 +168,7 @@ TEST(RecordedWorkloadTest, TheCommandShowsWhatASmallerCardWouldLose) {
   EXPECT_EQ(ReplayLog({path, "--rule=best"}, out, error), 2);
   EXPECT_THAT(error.str(), HasSubstr("--rule: "));
   EXPECT_EQ(ReplayLog({path, "--rule=broker", "--rule=release_all"}, out, error), 0) << error.str();
-  EXPECT_THAT(out.str(), HasSubstr("recorded on simulated, 900 B: 5 runs in 1 orders of stages"));
+  EXPECT_THAT(out.str(), HasSubstr("recorded on simulated, 900 B: 5 runs in 1 order of stages"));
   EXPECT_THAT(out.str(), HasSubstr("release_all"));
   EXPECT_EQ(ReplayLog({path, "--capacity=200B"}, out, error), 1);
   EXPECT_THAT(out.str(), HasSubstr("does not fit"));

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,7 +21,9 @@
 namespace vrambroker::ctl {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 constexpr char kHeader[] = "{\"header\":{\"version\":1,\"broker_epoch\":\"7\"}}\n";
 
@@ -90,6 +96,13 @@ TEST(ReplayTest, PassesOverWhatACrashCutOff) {
   EXPECT_EQ(result.reproduced, 1);
   EXPECT_THAT(ReadText(kHeader + cut + "\n" + Planned()).message(),
               HasSubstr("line 2: no line of a decision log"));
+  const std::string half = std::string(kHeader).substr(0, 20);
+  ASSERT_TRUE(ReadText(half + "\n" + kHeader + Planned(), &result).ok())
+      << "its first line as well";
+  EXPECT_EQ(result.torn, 1);
+  EXPECT_EQ(result.reproduced, 1);
+  ASSERT_TRUE(ReadText(half, &result).ok());
+  EXPECT_EQ(result.decisions, 0);
 }
 
 TEST(ReplayTest, NamesTheLineAndWhatIsWrong) {
@@ -127,6 +140,72 @@ TEST(ReplayTest, NamesTheLineAndWhatIsWrong) {
   }
 }
 
+TEST(ReplayTest, TimesAndLayersThatCannotBeAreRefusedWithLineAndField) {
+  const std::vector<std::pair<std::string, std::string>> broken = {
+      {"{\"use_began\":{\"waited_seconds\":\"NaN\"}}", "use_began.waited_seconds: nan given"},
+      {"{\"use_ended\":{\"seconds\":\"Infinity\"}}", "use_ended.seconds: inf given"},
+      {"{\"use_ended\":{\"compute_seconds\":-1}}", "use_ended.compute_seconds: -1 given"},
+      {"{\"use_ended\":{\"stall_seconds\":1e10}}",
+       "use_ended.stall_seconds: 1e+10 given; 0 to 1e+09 is allowed"},
+      {"{\"run_declared\":{\"starts_in_seconds\":\"NaN\"}}", "starts_in_seconds: nan given"},
+      {"{\"time\":\"1969-12-31T23:59:59Z\",\"run_ended\":{}}",
+       "time: seconds since 1970: -1 given"},
+      {"{\"time\":\"9000-01-01T00:00:00Z\",\"run_ended\":{}}",
+       "seconds from the first of the file, at most 1e+09 are allowed"},
+      {"{\"worker\":{\"components\":[{},{\"layer_runs\":[{\"count\":5000,\"layer_bytes\":\"1\"}]}]}"
+       "}",
+       "worker.components[1].layer_runs[0].count: 5000 given; 1 to 4096 is allowed"},
+      {"{\"worker\":{\"components\":[{\"pass_seconds\":\"-Infinity\"}]}}",
+       "worker.components[0].pass_seconds: -inf given"},
+  };
+  const std::string header =
+      "{\"time\":\"2026-01-01T00:00:00Z\",\"header\":{\"version\":1,\"broker_epoch\":\"7\"}}\n";
+  for (const auto& [line, what] : broken) {
+    const absl::Status status = ReadText(header + Planned() + line + "\n" + Planned());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << line;
+    EXPECT_THAT(std::string(status.message()), AllOf(StartsWith("line 3: "), HasSubstr(what)));
+  }
+  EXPECT_THAT(
+      ReadText(kHeader + Planned("\"slot_starts\":[0]", "\"slot_starts\":[\"NaN\"]")).message(),
+      HasSubstr("line 2: plan.slot_starts[0]: nan given"));
+}
+
+TEST(ReplayTest, ADecisionCountsOnceHoweverOftenItIsMet) {
+  const std::string text =
+      kHeader + Planned() +
+      "{\"decision\":{\"decision\":{\"id\":\"2\"},\"plan_decision_id\":\"1\"}}\n";
+  const std::string later =
+      absl::StrReplaceAll(text, {{"\"broker_epoch\":\"7\"", "\"broker_epoch\":\"8\""}});
+  Replay replay;
+  for (const std::string& one : {text, later, text}) {
+    std::istringstream in(one);
+    ASSERT_TRUE(replay.Read(&in).ok());
+  }
+  EXPECT_EQ(replay.result().decisions, 4);
+  EXPECT_EQ(replay.result().reproduced, 4);
+  EXPECT_EQ(replay.result().repeated, 2);
+  EXPECT_THAT(ReplayText(replay.result()),
+              HasSubstr("in the files once more, which count once: 2\n"));
+  EXPECT_THAT(ReplayJson(replay.result()), HasSubstr("\"repeated_decisions\": 2"));
+}
+
+TEST(SeenIds, AreKeptAsRangesWhateverTheirOrder) {
+  SeenIds seen;
+  std::vector<uint64_t> ids(200);
+  std::iota(ids.begin(), ids.end(), 1);
+  ids.push_back(uint64_t(-1));
+  std::shuffle(ids.begin(), ids.end(), std::mt19937(7));
+  for (const uint64_t id : ids) EXPECT_EQ(seen.Take(1, id), SeenIds::Met::kNew) << id;
+  for (const uint64_t id : ids) EXPECT_EQ(seen.Take(1, id), SeenIds::Met::kAgain) << id;
+  EXPECT_EQ(seen.Take(2, 5), SeenIds::Met::kNew);
+  EXPECT_EQ(seen.Take(1, 0), SeenIds::Met::kNew);
+  SeenIds gaps;
+  for (uint64_t i = 0; i < SeenIds::kMostRanges; ++i) gaps.Take(1, 2 * i);
+  EXPECT_EQ(gaps.Take(1, 2 * SeenIds::kMostRanges), SeenIds::Met::kTooMany);
+  EXPECT_EQ(gaps.Take(1, 1), SeenIds::Met::kNew) << "it closes a gap";
+  EXPECT_EQ(gaps.Take(1, 2 * SeenIds::kMostRanges), SeenIds::Met::kNew);
+}
+
 TEST(ReplayTest, ReadsFilesOfTheFuture) {
   EXPECT_TRUE(
       ReadText("{\"header\":{\"version\":1,\"more\":[1]},\"new\":{}}\n{\"other\":{}}\n").ok());
@@ -162,9 +241,17 @@ TEST(ReplayTest, TheCommandTellsWhatIsWrongWithItsArguments) {
   EXPECT_EQ(ReplayLog({"/no/such/log"}, out, error), 2);
   EXPECT_EQ(ReplayLog({"/tmp"}, out, error), 2);
   EXPECT_EQ(ReplayLog({"--format=xml", "x"}, out, error), 2);
+  const std::string empty = testing::TempDir() + "/replay_test.empty";
+  std::ofstream(empty) << "";
+  EXPECT_EQ(ReplayLog({empty}, out, error), 2);
+  EXPECT_THAT(error.str(), HasSubstr(empty + ": there is no decision; nothing was replayed"));
+  const std::string broken = testing::TempDir() + "/replay_test.broken";
+  std::ofstream(broken) << kHeader << "{\"use_ended\":{\"seconds\":\"NaN\"}}\n" << Planned();
+  EXPECT_EQ(ReplayLog({broken}, out, error), 2);
+  EXPECT_THAT(error.str(), HasSubstr(broken + ": line 2: use_ended.seconds: nan given"));
   EXPECT_THAT(error.str(), HasSubstr("no log is named"));
-  EXPECT_THAT(error.str(), HasSubstr("/no/such/log: cannot be read"));
-  EXPECT_THAT(error.str(), HasSubstr("/tmp: cannot be read"));
+  EXPECT_THAT(error.str(), HasSubstr("/no/such/log: cannot be read: No such file or directory"));
+  EXPECT_THAT(error.str(), HasSubstr("/tmp: cannot be read: Is a directory"));
   EXPECT_THAT(error.str(), HasSubstr("--format: 'xml' given"));
   EXPECT_EQ(out.str(), "");
 }
