@@ -32,9 +32,11 @@ absl::Status NoDevice(absl::string_view why) {
 
 absl::Status CheckReserve(const core::DeviceSpec& spec) {
   if (spec.reserve < spec.capacity) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--reserve: ", ToString(spec.reserve),
-                                                 " given, less than the ", ToString(spec.capacity),
-                                                 " of device ", spec.uuid, " is allowed"));
+  const bool is_default = spec.reserve == core::Bytes(Options().reserve_bytes);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--reserve: ", is_default ? "the default, " : "", ToString(spec.reserve),
+      is_default ? ", leaves" : " given, which leaves", " nothing of the ", ToString(spec.capacity),
+      " of device ", spec.uuid, "; less than that is allowed, --reserve=0 for none"));
 }
 
 absl::StatusOr<Device> OpenEmulated(const EmulatedDeviceOption& option, const Options& options,

@@ -166,6 +166,13 @@ TEST_F(BrokerdTest, WhatItCannotDoItSaysAndExitsWithTwo) {
                   File("log"));
   EXPECT_EQ(missing.Wait(), 2);
   EXPECT_THAT(missing.log(), HasSubstr("vram-brokerd: "));
+  std::vector<std::string> arguments = Arguments();
+  arguments.pop_back();
+  Program reserve(arguments, File("log"));
+  EXPECT_EQ(reserve.Wait(), 2);
+  EXPECT_THAT(reserve.log(), HasSubstr("--reserve: the default, 512.0 MiB, leaves nothing of the "
+                                       "64.0 MiB of device emulated:" +
+                                       name_));
   Program unknown({"--colour=red"}, File("log"));
   EXPECT_EQ(unknown.Wait(), 2);
   EXPECT_THAT(unknown.log(), HasSubstr("--colour is not known"));
