@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -63,12 +64,23 @@ absl::Status DecisionLogFile::CheckFound() {
       pread(fd_.get(), &last, 1, size_ - 1) != 1) {
     return Failed(path_, "cannot be read");
   }
-  if (std::memcmp(begins, kBegins, sizeof(begins)) != 0) {
+  // A crash may have cut off its beginning.
+  const auto known = static_cast<size_t>(std::min<int64_t>(size_, sizeof(begins)));
+  if (std::memcmp(begins, kBegins, known) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, ": holds something other than a decision log; name another file"));
   }
   torn_ = last != '\n';
   return absl::OkStatus();
+}
+
+bool DecisionLogFile::Lost() const {
+  if (!regular_) return false;
+  struct stat named {
+  }, ours{};
+  if (stat(path_.c_str(), &named) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return fstat(fd_.get(), &ours) == 0 &&
+         (named.st_dev != ours.st_dev || named.st_ino != ours.st_ino);
 }
 
 absl::Status DecisionLogFile::Rotate() {

@@ -32,6 +32,10 @@ class DecisionLogFile {
   bool Full(int64_t coming, int64_t more) const {
     return regular_ && (written_ || coming > 0) && size_ + coming + more > max_bytes_;
   }
+  // Somebody has removed or moved the file, or its folder: what is added is not found by its name.
+  bool Lost() const;
+  // A new file of that name. Where that fails nothing has changed.
+  absl::Status Reopen() { return OpenNow(); }
   // Moves the files on and begins a new one. Where that fails nothing has changed, or the file is
   // as good as new.
   absl::Status Rotate();

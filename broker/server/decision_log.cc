@@ -19,7 +19,11 @@ constexpr absl::Duration kTellEvery = absl::Seconds(10);
 // Of an entry without a plan, about.
 constexpr int64_t kEntryBytes = 1024;
 
+std::atomic<size_t> g_unwritten = 0;
+
 }  // namespace
+
+size_t DecisionLog::Unwritten() { return g_unwritten; }
 
 DecisionLog::DecisionLog(observe::DecisionLogFile file, v1::DecisionLogHeader header,
                          TellDropped tell)
@@ -56,6 +60,7 @@ void DecisionLog::Add(Entry entry, int64_t bytes) {
   }
   if (knowledge != nullptr) newest_ = knowledge;
   waiting_bytes_ += bytes + kEntryBytes;
+  ++g_unwritten;
   waiting_.push_back(std::move(entry));
   if (waiting_.size() == 1) changed_.notify_one();
 }
@@ -77,6 +82,7 @@ void DecisionLog::Run() {
       Missing(refused, absl::StrCat(kMaxWaiting, " lines waited for the disk, which is the bound"));
     }
     WriteOut(entries);
+    g_unwritten -= entries.size();
     TellIfDue(last);
     if (last) return;
     lock.lock();
@@ -84,7 +90,7 @@ void DecisionLog::Run() {
 }
 
 void DecisionLog::WriteOut(const std::vector<Entry>& entries) {
-  if (!begun_) BeginFile();
+  if (!begun_ || file_.Lost()) BeginFile();
   for (const Entry& entry : entries) {
     if (begun_) {
       AddLine(entry);
@@ -117,7 +123,11 @@ void DecisionLog::AddLine(const Entry& entry) {
 void DecisionLog::BeginFile() {
   const std::string beginning = lines_.Begin(absl::Now());
   absl::Status status = absl::OkStatus();
-  if (file_.Full(0, static_cast<int64_t>(beginning.size())) || begun_) status = file_.Rotate();
+  if (file_.Lost()) {
+    status = file_.Reopen();
+  } else if (file_.Full(0, static_cast<int64_t>(beginning.size())) || begun_) {
+    status = file_.Rotate();
+  }
   begun_ = false;
   if (status.ok()) status = file_.Append(beginning, /*beginning=*/true);
   begun_ = status.ok();

@@ -24,7 +24,8 @@
 
 namespace vrambroker::server {
 
-// Thread-safe.
+// Thread-safe. A file that is lost (DecisionLogFile::Lost) is noticed when the next lines are
+// written, and begun anew; where it cannot be, lines are dropped until it can.
 class DecisionLog {
  public:
   // Entries that wait, and estimated bytes of what they rest on; past either they are dropped.
@@ -42,6 +43,8 @@ class DecisionLog {
   void Write(const core::LogDecision& decision);
   void Write(v1::DecisionLogLine line);
 
+  // Lines of all logs of this process that are not written yet. May be asked in a signal handler.
+  static size_t Unwritten();
   // Lines that are in no file, since the start.
   uint64_t dropped() const { return dropped_; }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "broker/server/decision_log.h"
 #include "broker/server/grpc_log.h"
 #include "broker/server/log.h"
 #include "broker/server/options.h"
@@ -39,10 +40,13 @@ std::vector<std::string> VariableNames() {
   return names;
 }
 
-// What is logged before a crash is written all the same, by the thread that writes it: it is given
-// half a second. Only what a signal handler may do.
+// What is logged before a crash, decisions as well, is written all the same, by the threads that
+// write it: they are given half a second. Only what a signal handler may do.
 void AwaitLog(int signal_number) {
-  for (int i = 0; i < 50 && vrambroker::server::Log::Unwritten() > 0; ++i) poll(nullptr, 0, 10);
+  const auto unwritten = [] {
+    return vrambroker::server::Log::Unwritten() + vrambroker::server::DecisionLog::Unwritten();
+  };
+  for (int i = 0; i < 50 && unwritten() > 0; ++i) poll(nullptr, 0, 10);
   raise(signal_number);  // the handler is gone by now
 }
 

@@ -1,6 +1,8 @@
 // The decision log of a real broker that is killed, replayed by vramctl.
 #include <gmock/gmock.h>
+#include <signal.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -82,6 +84,50 @@ TEST_F(DecisionLogTest, EveryPlanOfAKilledBrokerComesOutAgain) {
   EXPECT_THAT(json.output, HasSubstr("\"torn_lines\": 1"));
   EXPECT_THAT(json.output, HasSubstr("\"differ\": 0"));
   EXPECT_TRUE(broker().Terminate(absl::Seconds(10)).ok());
+}
+
+TEST_F(DecisionLogTest, ABrokerThatCrashesWritesItsLastDecisionsFirst) {
+  StartBroker({"--decision-log=" + Path()});
+  StageWorker& encoder = StartWorker("encoder", {.layers = 12});
+  for (int i = 0; i < 20; ++i) encoder.Run(Stage(kMiB, 2));
+  // Without a pause, so that the last lines still wait for the disk.
+  const std::vector<v1::Decision> kept = Decisions(v1::DECISION_KIND_RETENTION);
+  kill(broker().pid(), SIGABRT);
+  ASSERT_TRUE(WaitFor([&] { return !broker().Running(); }));
+  ASSERT_FALSE(kept.empty());
+  EXPECT_THAT(Contents(),
+              HasSubstr(absl::StrCat("{\"decision\":{\"id\":\"", kept.back().id(), "\"")));
+  EXPECT_EQ(Replay().status, 0) << Replay().output;
+}
+
+TEST_F(DecisionLogTest, AFullDiskCostsLinesAndNoUse) {
+  StartBroker({"--decision-log=/dev/full"});
+  StageWorker& encoder = StartWorker("encoder");
+  encoder.Run(Stage());
+  ASSERT_TRUE(Eventually(
+      [&] { return broker().Log().find(" error decision_log_dropped ") != std::string::npos; }));
+  EXPECT_THAT(broker().Log(), HasSubstr("No space left on device"));
+  encoder.Run(Stage());
+}
+
+TEST_F(DecisionLogTest, AFolderThatVanishesIsSaidAndWrittenToOnceItIsBack) {
+  const std::string folder_of_logs = folder() + "/logs";
+  const std::string path = folder_of_logs + "/decisions";
+  std::filesystem::create_directory(folder_of_logs);
+  StartBroker({"--decision-log=" + path});
+  StageWorker& encoder = StartWorker("encoder");
+  encoder.Run(Stage());
+  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(path); }));
+  std::filesystem::remove_all(folder_of_logs);
+  encoder.Run(Stage());
+  ASSERT_TRUE(Eventually(
+      [&] { return broker().Log().find(" error decision_log_dropped ") != std::string::npos; }));
+  std::filesystem::create_directory(folder_of_logs);
+  encoder.Run(Stage());
+  ASSERT_TRUE(broker().Terminate(absl::Seconds(10)).ok());
+  const ProgramEnd end = RunProgram({Program("vramctl"), "replay", path});
+  EXPECT_EQ(end.status, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("missing: the broker could not write"));
 }
 
 TEST_F(DecisionLogTest, ABrokerDoesNotStartWhereItCannotWrite) {

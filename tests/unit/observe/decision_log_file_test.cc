@@ -88,6 +88,38 @@ TEST_F(DecisionLogFileTest, AddsToWhatIsThereAndEndsALineThatWasCutOff) {
   EXPECT_EQ(Contents(path()), std::string(kHeader) + "{\"time\":1,\"deci\n" + kHeader + "next\n");
 }
 
+TEST_F(DecisionLogFileTest, TakesWhatACrashLeftOfItsFirstLine) {
+  std::ofstream(path()) << "{\"tim";
+  auto file = DecisionLogFile::Open(path(), 1000, 2);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(file->Append(kHeader, true).ok());
+  EXPECT_EQ(Contents(path()), std::string("{\"tim\n") + kHeader);
+}
+
+TEST_F(DecisionLogFileTest, NoticesThatItIsNotFoundByItsNameAnyMore) {
+  std::filesystem::create_directory(path(".d"));
+  const std::string name = path(".d/log");
+  auto file = DecisionLogFile::Open(name, 1000, 2);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(file->Append(kHeader, true).ok());
+  EXPECT_FALSE(file->Lost());
+  std::filesystem::rename(name, name + ".moved");
+  EXPECT_TRUE(file->Lost());
+  ASSERT_TRUE(file->Reopen().ok());
+  EXPECT_FALSE(file->Lost());
+  std::filesystem::remove(name);
+  std::ofstream(name) << "somebody else's\n";
+  EXPECT_TRUE(file->Lost());
+  EXPECT_THAT(file->Reopen().message(), HasSubstr("something other than a decision log"));
+  std::filesystem::remove_all(path(".d"));
+  EXPECT_TRUE(file->Lost());
+  EXPECT_THAT(file->Reopen().message(), HasSubstr("No such file or directory"));
+  std::filesystem::create_directory(path(".d"));
+  ASSERT_TRUE(file->Reopen().ok());
+  ASSERT_TRUE(file->Append(kHeader, true).ok());
+  EXPECT_EQ(Contents(name), kHeader);
+}
+
 TEST_F(DecisionLogFileTest, LeavesOtherFilesAlone) {
   std::ofstream(path()) << "root:x:0:0\n";
   const auto file = DecisionLogFile::Open(path(), 1000, 2);

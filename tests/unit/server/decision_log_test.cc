@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "broker/core/explain.h"
+#include "tests/poll.h"
 
 namespace vrambroker::server {
 namespace {
@@ -146,6 +147,27 @@ TEST_F(DecisionLogTest, AFullDiskDropsAndCounts) {
   log.reset();
   EXPECT_EQ(told_, 5u);
   EXPECT_THAT(why_, HasSubstr("No space left"));
+}
+
+TEST_F(DecisionLogTest, AFolderThatVanishesCostsLinesUntilItIsBack) {
+  std::filesystem::create_directory(path(".d"));
+  auto log = Open(path(".d/log"));
+  log->Write(DecisionOf(1, nullptr));
+  ASSERT_TRUE(WaitFor([&] { return CountOf("\"id\":\"1\"", Contents(".d/log")) == 1; }));
+  EXPECT_TRUE(WaitFor([] { return DecisionLog::Unwritten() == 0; }));
+  std::filesystem::remove_all(path(".d"));
+  log->Write(DecisionOf(2, nullptr));
+  ASSERT_TRUE(WaitFor([&] { return log->dropped() == 1; }));
+  std::filesystem::create_directory(path(".d"));
+  log->Write(DecisionOf(3, nullptr));
+  log.reset();
+  const std::string text = Contents(".d/log");
+  EXPECT_EQ(text.find("{\"time\":"), 0u);
+  EXPECT_EQ(CountOf("\"header\"", text), 1);
+  EXPECT_EQ(CountOf("\"id\":\"3\"", text), 1);
+  EXPECT_THAT(text, HasSubstr("\"dropped\":{\"lines\":\"1\"}"));
+  EXPECT_EQ(told_, 1u);
+  EXPECT_THAT(why_, HasSubstr("No such file or directory"));
 }
 
 TEST_F(DecisionLogTest, AQueueThatIsFullDropsCountsAndSaysSoInTheFile) {
