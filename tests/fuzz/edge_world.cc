@@ -11,11 +11,13 @@
 #include "broker/server/convert_attach.h"
 #include "broker/server/convert_calls.h"
 #include "broker/server/convert_explanation.h"
+#include "broker/server/looks.h"
 
 namespace vrambroker::fuzz {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
+constexpr size_t kMostWatchers = 8;
 
 core::Config SmallConfig() {
   core::Config config;
@@ -104,6 +106,7 @@ void EdgeWorld::CarryOut(const core::Effect& effect) {
         },
         answer->result);
   }
+  if (const auto* logged = std::get_if<core::LogDecision>(&effect)) Tell(logged->decision);
   if (const auto* directive = std::get_if<core::SendDirective>(&effect)) {
     v1::Directive message;
     if (directive->welcome.has_value()) {
@@ -112,6 +115,33 @@ void EdgeWorld::CarryOut(const core::Effect& effect) {
     for (const core::Target& target : directive->targets) {
       server::Write(target, message.add_targets());
     }
+  }
+}
+
+// Those of before that are wanted, and from now on each one, as the service does it.
+void EdgeWorld::Watch(const v1::WatchDecisionsRequest& request) {
+  server::Checks checks;
+  checks.Range("limit", request.limit(), 0, server::kMaxDecisions);
+  if (!checks.ok() || watchers_.size() >= kMostWatchers) return;
+  const auto limit = static_cast<size_t>(request.limit());
+  const core::DecisionId after(request.after_decision_id());
+  v1::ListDecisionsResponse known;
+  if (limit > 0) server::CopyDecisions(machine_, limit, after, &known);
+  VRAM_CHECK(static_cast<size_t>(known.decisions_size()) <= limit);
+  uint64_t newest = 0;
+  for (const v1::Decision& decision : known.decisions()) {
+    VRAM_CHECK(decision.id() > newest && decision.id() > after.value());
+    newest = decision.id();
+  }
+  watchers_.push_back(newest);
+}
+
+void EdgeWorld::Tell(const core::Decision& decision) {
+  v1::Decision message;
+  server::Write(decision, &message);
+  for (uint64_t& newest : watchers_) {
+    VRAM_CHECK(message.id() > newest);
+    newest = message.id();
   }
 }
 
@@ -193,6 +223,11 @@ void EdgeWorld::Look(const Record& record) {
       if (!checks.ok()) return;
       google::protobuf::Duration back;
       server::FromDuration(server::ToDuration(request.min_interval()), &back);
+      return;
+    }
+    case Kind::kWatchDecisions: {
+      const auto request = Parse<v1::WatchDecisionsRequest>(record.payload, &good);
+      if (good) Watch(request);
       return;
     }
     case Kind::kListDecisions: {

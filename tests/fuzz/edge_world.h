@@ -6,15 +6,18 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "broker/core/machine.h"
 #include "tests/fuzz/records.h"
+#include "vrambroker/v1/admin.pb.h"
 
 namespace vrambroker::fuzz {
 
 // One card "GPU-0" of 64 MiB, with readings, loading ahead, and small bounds. Ends the process
-// where the machine contradicts itself, or answers a call twice, or one that was never made.
+// where the machine contradicts itself, answers a call twice or one that was never made, or tells a
+// watcher a decision twice or out of order.
 class EdgeWorld {
  public:
   EdgeWorld();
@@ -28,6 +31,8 @@ class EdgeWorld {
   void TakeRequest(const Record& record);
   void TakeNumber(const Record& record);
   void Look(const Record& record);
+  void Watch(const v1::WatchDecisionsRequest& request);
+  void Tell(const core::Decision& decision);
   core::CallId NewCall();
   void Step(const core::Event& event);
   void CarryOut(const core::Effect& effect);
@@ -38,6 +43,8 @@ class EdgeWorld {
   uint64_t readings_ = 0;
   uint64_t calls_ = 0;
   std::set<core::CallId> open_;
+  // Of each who watches decisions: the newest that it was told.
+  std::vector<uint64_t> watchers_;
 };
 
 }  // namespace vrambroker::fuzz

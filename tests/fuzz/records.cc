@@ -43,6 +43,8 @@ std::unique_ptr<google::protobuf::Message> NewMessage(Kind kind) {
       return std::make_unique<v1::DrainRequest>();
     case Kind::kWatchPicture:
       return std::make_unique<v1::WatchPictureRequest>();
+    case Kind::kWatchDecisions:
+      return std::make_unique<v1::WatchDecisionsRequest>();
     default:
       return nullptr;
   }

@@ -25,6 +25,7 @@ enum class Kind : uint8_t {
   kExplainDecision,
   kDrain,
   kWatchPicture,
+  kWatchDecisions,
   // Not requests: one number each, as its payload says (Number).
   kTick,           // milliseconds that pass
   kStreamClosed,   // of which attach

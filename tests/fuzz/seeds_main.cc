@@ -58,6 +58,7 @@ const std::vector<std::pair<const char*, std::vector<Happening>>>& Stories() {
   static const auto* stories = new std::vector<std::pair<const char*, std::vector<Happening>>>{
       {"use",
        {{Kind::kAttach, kWorkerW},
+        {Kind::kWatchDecisions, ""},
         {Kind::kReportResidency, std::string("session_id: 1 ") + kNothingHeld},
         {Kind::kBeginUse,
          "session_id: 1 request_id: 'b1' component: 'x' passes: 3 activation_bytes: 4194304 "
@@ -74,7 +75,9 @@ const std::vector<std::pair<const char*, std::vector<Happening>>>& Stories() {
          "bytes_loaded: 33554432 seconds: 0.5 compute_seconds: 0.4 passes: 3 copy_seconds: 0.1 }"},
         {Kind::kReading, "40"},
         {Kind::kExplainDecision, "decision_id: 2"},
-        {Kind::kListDecisions, "limit: 3"}}},
+        {Kind::kListDecisions, "limit: 3"},
+        {Kind::kWatchDecisions, "limit: 2 after_decision_id: 1"},
+        {Kind::kTick, "6000"}}},
       {"two_workers",
        {{Kind::kAttach, kWorkerW},
         {Kind::kAttach, kWorkerV},
