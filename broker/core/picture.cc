@@ -41,8 +41,12 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
       p.activation_peak = c.estimates.ActivationPeak();
       p.measured_uses = c.estimates.uses();
       p.regret = c.regret_bytes;
-      if (!c.use.has_value() && c.held > c.target() &&
-          at - c.target_sent > config.release_deadline) {
+      p.session = c.session;
+      if (!c.use.has_value() && c.held > c.target()) {
+        p.release_asked = at - c.revoked_at.value_or(c.target_sent);
+        p.release_overdue = at - c.target_sent > config.release_deadline;
+      }
+      if (p.release_overdue) {
         auto& [targets, bytes] = overdue[c.session];
         ++targets;
         bytes += p.held_bytes - p.target_bytes;

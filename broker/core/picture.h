@@ -1,6 +1,7 @@
 // A copy of what the machine knows, for those who look at it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,11 @@ struct ComponentPicture {
   int64_t measured_uses = 0;
   // Released and loaded again within minimum_residency, all time.
   Bytes regret;
+  SessionId session;
+  // For how long layers have been asked back that are still held. Unset: none are.
+  std::optional<absl::Duration> release_asked;
+  // By the newest target for longer than release_deadline.
+  bool release_overdue = false;
 };
 
 struct DevicePicture {

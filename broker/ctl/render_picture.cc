@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -71,6 +72,11 @@ std::vector<Line> Legend(const v1::DevicePicture& device, size_t columns) {
   return lines;
 }
 
+std::string RenderSeconds(const google::protobuf::Duration& duration) {
+  return absl::StrFormat("%.1f s",
+                         static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9);
+}
+
 std::string ComponentState(const v1::ComponentPicture& component) {
   std::vector<std::string> notes;
   if (component.lifetime() == v1::LIFETIME_PERMANENT) notes.push_back("permanent");
@@ -78,7 +84,10 @@ std::string ComponentState(const v1::ComponentPicture& component) {
   if (component.use_id() != 0) {
     notes.push_back(absl::StrCat("use ", component.use_id(), " runs"));
   } else if (component.target_layers() < component.held_layers()) {
-    notes.push_back("releasing");
+    notes.push_back(component.has_release_asked()
+                        ? absl::StrCat("releasing for ", RenderSeconds(component.release_asked()))
+                        : "releasing");
+    if (component.release_overdue()) notes.push_back("overdue");
   } else if (component.target_layers() > component.held_layers()) {
     notes.push_back("loading ahead");
   } else if (component.held_layers() > 0) {
@@ -86,6 +95,10 @@ std::string ComponentState(const v1::ComponentPicture& component) {
   }
   if (component.generation() != component.completed_generation()) notes.push_back("converging");
   return absl::StrJoin(notes, ", ");
+}
+
+void Alarm(Line* line) {
+  for (Span& span : *line) span.style = Style::kAlarm;
 }
 
 void Append(std::vector<Line> lines, std::vector<Line>* out) {
@@ -162,33 +175,36 @@ std::vector<Line> LedgerLines(const v1::DevicePicture& device, size_t columns) {
 std::vector<Line> ComponentLines(const v1::DevicePicture& device) {
   std::vector<std::vector<std::string>> rows = {
       {"component", ">held", ">target", ">granted", ">held bytes", ">charge", "state"}};
+  std::map<std::string, int> ids;
+  for (const v1::ComponentPicture& one : device.components()) ++ids[one.id()];
   for (const v1::ComponentPicture& one : device.components()) {
-    rows.push_back({one.id(), absl::StrCat(one.held_layers(), "/", one.layers()),
-                    absl::StrCat(one.target_layers()),
-                    one.use_id() == 0 ? "-" : absl::StrCat(one.granted_layers()),
-                    RenderBytes(one.held_bytes()), RenderBytes(one.charge_bytes()),
-                    ComponentState(one)});
+    rows.push_back(
+        {ids[one.id()] == 1 ? one.id() : absl::StrCat(one.id(), " of session ", one.session_id()),
+         absl::StrCat(one.held_layers(), "/", one.layers()), absl::StrCat(one.target_layers()),
+         one.use_id() == 0 ? "-" : absl::StrCat(one.granted_layers()),
+         RenderBytes(one.held_bytes()), RenderBytes(one.charge_bytes()), ComponentState(one)});
   }
   if (rows.size() == 1) return {{{"  no components", Style::kDim}}};
-  return LinesOf(RenderTable(rows));
+  std::vector<Line> lines = LinesOf(RenderTable(rows));
+  for (int i = 0; i < device.components_size(); ++i) {
+    if (device.components(i).release_overdue()) Alarm(&lines[static_cast<size_t>(i) + 1]);
+  }
+  return lines;
 }
 
 std::vector<Line> WaitingLines(const v1::Picture& picture) {
   std::vector<std::vector<std::string>> rows = {
       {"waits", ">for", ">needs", ">priority", "held up by"}};
   for (const v1::WaitingUse& one : picture.waiting()) {
-    const double seconds =
-        static_cast<double>(one.waited().seconds()) + one.waited().nanos() * 1e-9;
     rows.push_back({one.component_id(),
-                    absl::StrFormat(one.is_long() ? "too long, %.1f s" : "%.1f s", seconds),
+                    absl::StrCat(one.is_long() ? "too long, " : "", RenderSeconds(one.waited())),
                     RenderBytes(one.needed_bytes()), absl::StrCat(one.priority()),
                     one.blocked_by()});
   }
   if (rows.size() == 1) return {};
   std::vector<Line> lines = LinesOf(RenderTable(rows));
   for (int i = 0; i < picture.waiting_size(); ++i) {
-    if (!picture.waiting(i).is_long()) continue;
-    for (Span& span : lines[static_cast<size_t>(i) + 1]) span.style = Style::kAlarm;
+    if (picture.waiting(i).is_long()) Alarm(&lines[static_cast<size_t>(i) + 1]);
   }
   return lines;
 }

@@ -20,7 +20,7 @@ Line LedgerBar(const v1::DevicePicture& device, size_t columns);
 // A device's name and size, its bar, and what its bar means, with the bytes of each class: within
 // `columns`, but not narrower than 40.
 std::vector<Line> LedgerLines(const v1::DevicePicture& device, size_t columns);
-// Who holds what on it.
+// Who holds what on it; those in kAlarm that have not released what was asked back by its deadline.
 std::vector<Line> ComponentLines(const v1::DevicePicture& device);
 // Which uses wait, and what holds each up; those that wait too long in kAlarm and in words. Empty:
 // none waits.

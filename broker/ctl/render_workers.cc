@@ -1,10 +1,8 @@
 #include "broker/ctl/render_workers.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "broker/ctl/render.h"
@@ -15,7 +13,7 @@ namespace {
 void AddComponents(const v1::DevicePicture& device, WorkerRow* row) {
   bool here = false;
   for (const v1::ComponentPicture& one : device.components()) {
-    if (!absl::StartsWith(one.id(), absl::StrCat(row->session.worker(), "/"))) continue;
+    if (one.session_id() != row->session.session_id()) continue;
     here = true;
     ++row->components;
     row->running_uses += one.use_id() == 0 ? 0 : 1;
@@ -23,16 +21,6 @@ void AddComponents(const v1::DevicePicture& device, WorkerRow* row) {
     row->charge_bytes += one.charge_bytes();
   }
   if (here) row->devices.push_back(device.uuid());
-}
-
-std::string Notes(const WorkerRow& row) {
-  std::vector<std::string> notes;
-  if (const std::string note = SessionNotes(row.session); !note.empty()) notes.push_back(note);
-  if (row.same_name > 1) {
-    notes.push_back(
-        absl::StrCat("figures of all ", row.same_name, " sessions of this name together"));
-  }
-  return absl::StrJoin(notes, ", ");
 }
 
 // "2 of 4": the next stage, counted from 1.
@@ -44,13 +32,10 @@ std::string StageOf(const v1::RunPicture& run) {
 }  // namespace
 
 std::vector<WorkerRow> WorkersOf(const v1::Picture& picture) {
-  std::map<std::string, int> names;
-  for (const v1::SessionPicture& session : picture.sessions()) ++names[session.worker()];
   std::vector<WorkerRow> rows;
   for (const v1::SessionPicture& session : picture.sessions()) {
     WorkerRow row;
     row.session = session;
-    row.same_name = names[session.worker()];
     for (const v1::DevicePicture& device : picture.devices()) AddComponents(device, &row);
     rows.push_back(std::move(row));
   }
@@ -69,7 +54,7 @@ std::string WorkersTable(const std::vector<WorkerRow>& workers) {
                     absl::StrCat(one.running_uses), RenderBytes(one.held_bytes),
                     RenderBytes(one.charge_bytes), RenderBytes(one.session.pool_bytes()),
                     RenderBytes(one.session.unexplained_bytes()),
-                    absl::StrCat(one.session.overdue_targets()), Notes(one)});
+                    absl::StrCat(one.session.overdue_targets()), SessionNotes(one.session)});
   }
   return RenderTable(rows);
 }
@@ -91,8 +76,7 @@ std::string WorkersJson(const std::vector<WorkerRow>& workers) {
                                {"unexplained_bytes", s.unexplained_bytes()},
                                {"under_released", s.under_released()},
                                {"overdue_targets", s.overdue_targets()},
-                               {"recorded_bytes", s.recorded_bytes()},
-                               {"sessions_of_this_name", one.same_name}});
+                               {"recorded_bytes", s.recorded_bytes()}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -19,8 +19,6 @@ struct WorkerRow {
   // Bytes of layers on the device; and what it is charged with, without its pool.
   int64_t held_bytes = 0;
   int64_t charge_bytes = 0;
-  // Above 1: so many sessions have this name, and the figures of components are of all of them.
-  int same_name = 1;
 };
 
 // In the picture's order.

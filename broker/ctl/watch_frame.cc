@@ -301,6 +301,11 @@ v1::Picture Aged(const v1::Picture& picture, absl::Duration age) {
     time->set_nanos(static_cast<int32_t>(now % 1000000000));
   };
   for (v1::WaitingUse& one : *aged.mutable_waiting()) shift(age, one.mutable_waited());
+  for (v1::DevicePicture& device : *aged.mutable_devices()) {
+    for (v1::ComponentPicture& one : *device.mutable_components()) {
+      if (one.has_release_asked()) shift(age, one.mutable_release_asked());
+    }
+  }
   if (aged.has_recovery_left()) shift(-age, aged.mutable_recovery_left());
   return aged;
 }

@@ -73,8 +73,8 @@ WatchView After(Key key, const WatchView& view, const v1::Picture& picture,
 // `before` the screen is blank.
 std::string DrawingOf(const std::vector<std::string>& now, const std::vector<std::string>& before);
 
-// The picture as it would read now, as far as time alone goes: for how long uses wait, and how long
-// a recovery still lasts.
+// The picture as it would read now, as far as time alone goes: for how long uses wait and layers
+// are asked back, and how long a recovery still lasts.
 v1::Picture Aged(const v1::Picture& picture, absl::Duration age);
 
 }  // namespace vrambroker::ctl

@@ -44,6 +44,11 @@ void Write(const core::ComponentPicture& component, v1::ComponentPicture* out) {
   out->set_measured_uses(component.measured_uses);
   out->set_regret_bytes(component.regret.count());
   out->set_layer_bytes(component.layer_bytes.count());
+  out->set_session_id(component.session.value());
+  if (component.release_asked.has_value()) {
+    FromDuration(*component.release_asked, out->mutable_release_asked());
+  }
+  out->set_release_overdue(component.release_overdue);
 }
 
 void Write(const core::DevicePicture& device, v1::DevicePicture* out) {

@@ -1,14 +1,11 @@
 // The ledger and the tables of the picture.
 import { age, bytes, columnsOf, duration, element, fillRows, layers, setText, word } from "./format.js";
-import { device, now, view } from "./view.js";
+import { device, view } from "./view.js";
 
 const MOST_ROWS = 200;
 const CLASSES = ["in_use", "retained", "permanent", "pooled", "draining", "external", "reserve", "free",
   "overcommitted"];
 const byId = (id) => document.getElementById(id);
-
-// When a component was first seen above its target, by its id.
-const since = new Map();
 
 function fill(id, rows, empty) {
   const table = byId(id);
@@ -56,10 +53,16 @@ function stateOf(component) {
     className: component.refused ? "bad" : "" };
 }
 
+// Where two sessions have one worker's name, which of them it is.
+function nameOf(component, shown) {
+  const twice = shown.components.filter((one) => one.id === component.id).length > 1;
+  return twice ? `${component.id} of session ${component.session_id}` : component.id;
+}
+
 const byCharge = (a, b) => Number(b.charge_bytes) - Number(a.charge_bytes) || (a.id < b.id ? -1 : 1);
 
 function showComponents(shown) {
-  const rows = [...(shown?.components ?? [])].sort(byCharge).map((one) => [one.id,
+  const rows = [...(shown?.components ?? [])].sort(byCharge).map((one) => [nameOf(one, shown),
     `${one.held_layers} / ${one.target_layers} / ${one.layers}`, bytes(one.held_bytes), bytes(one.layer_bytes),
     bytes(one.charge_bytes), stateOf(one)]);
   fill("components", rows, "No component is attached.");
@@ -72,21 +75,12 @@ function showWaiting(waiting, sincePicture) {
       className: one.is_long ? "bad" : "" }, bytes(one.needed_bytes), one.blocked_by]), "Nobody waits.");
 }
 
-function overdueWorkers() {
-  return new Set((view.picture?.sessions ?? []).filter((one) => one.overdue_targets > 0).map((one) => one.worker));
-}
-
-function showReleases(shown) {
-  const open = (shown?.components ?? []).filter((one) => one.use_id === "0" && one.held_layers > one.target_layers);
-  const ids = new Set(open.map((one) => one.id));
-  for (const id of since.keys()) if (!ids.has(id)) since.delete(id);
-  const overdue = overdueWorkers();
-  const rows = open.map((one) => {
-    if (!since.has(one.id)) since.set(one.id, now());
-    const late = overdue.has(one.id.split("/")[0]);
+function showReleases(shown, sincePicture) {
+  const rows = (shown?.components ?? []).filter((one) => one.release_asked).map((one) => {
     const excess = one.held_layers - one.target_layers;
-    return [one.id, bytes(Number(one.held_bytes) * excess / one.held_layers), layers(excess),
-      { text: age(now() - since.get(one.id)) + (late ? ", past its deadline" : ""), className: late ? "bad" : "" }];
+    return [nameOf(one, shown), bytes(Number(one.held_bytes) * excess / one.held_layers), layers(excess),
+      { text: age(duration(one.release_asked) * 1000 + sincePicture) +
+        (one.release_overdue ? ", past its deadline" : ""), className: one.release_overdue ? "bad" : "" }];
   });
   fill("releases", rows, "Nothing is asked back.");
 }
@@ -101,19 +95,23 @@ function remarksOn(session) {
 }
 
 function showSessions(sessions) {
+  const named = new Map();
+  for (const one of sessions) named.set(one.worker, (named.get(one.worker) ?? 0) + 1);
   fill("sessions", sessions.map((one) => {
     const state = word(one.state, "SESSION_STATE_");
-    return [one.worker, { text: state, className: state === "attached" ? "" : "bad" }, one.pid || "",
+    const name = named.get(one.worker) > 1 ? `${one.worker}, session ${one.session_id}` : one.worker;
+    return [name, { text: state, className: state === "attached" ? "" : "bad" }, one.pid || "",
       bytes(one.pool_bytes), remarksOn(one)];
   }), "No worker is attached.");
 }
 
 export function showTables() {
   const shown = device();
+  const sincePicture = Date.now() - view.pictureAt;
   showLedger(shown);
   showComponents(shown);
-  showWaiting(view.picture?.waiting ?? [], Date.now() - view.pictureAt);
-  showReleases(shown);
+  showWaiting(view.picture?.waiting ?? [], sincePicture);
+  showReleases(shown, sincePicture);
   showSessions(view.picture?.sessions ?? []);
 }
 

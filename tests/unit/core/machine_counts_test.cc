@@ -111,12 +111,29 @@ TEST_F(Counts, ADeadlineThatPassesIsCountedOnceWithWhatIsStillHeld) {
   ASSERT_EQ(overdue.size(), 1u);
   const ComponentPicture late = Look("a/m");
   EXPECT_EQ(late.held, 4);
+  EXPECT_EQ(late.release_asked, 4 * config_.release_deadline);
+  EXPECT_TRUE(late.release_overdue);
+  EXPECT_EQ(late.session, LookAt("a").id);
   EXPECT_EQ(overdue[0].bytes, late.held_bytes - late.target_bytes);
   EXPECT_EQ(LookAt("a").overdue, late.held_bytes - late.target_bytes);
   Report(&a);
   ASSERT_EQ(Of(Count::What::kReleased).size(), 1u);
   EXPECT_EQ(Of(Count::What::kReleased)[0].time, 4 * config_.release_deadline);
   EXPECT_EQ(LookAt("a").overdue, Bytes());
+  EXPECT_FALSE(Look("a/m").release_asked.has_value());
+  EXPECT_FALSE(Look("a/m").release_overdue);
+}
+
+TEST_F(Counts, UntilItsDeadlineATargetIsAskedForAndNotOverdue) {
+  Build(6 * kGiB);
+  Worker a = NewModel("a", 4), b = NewModel("b", 4);
+  AttachAll({&a, &b});
+  UseOnce(&a, "1", "m");
+  EXPECT_FALSE(Look("a/m").release_asked.has_value());
+  Begin(b, "1", "m", 0, AtLeast(4));
+  Pass(config_.release_deadline / 2);
+  EXPECT_EQ(Look("a/m").release_asked, config_.release_deadline / 2);
+  EXPECT_FALSE(Look("a/m").release_overdue);
 }
 
 TEST_F(Counts, LayersLoadedAheadAreCountedAsReportsShowThem) {

@@ -8,6 +8,7 @@
 namespace vrambroker::ctl {
 namespace {
 
+using testing::AllOf;
 using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -173,6 +174,26 @@ TEST(ComponentLines, TellWhatBecomesOfEach) {
   EXPECT_THAT(text, HasSubstr("loading ahead"));
   EXPECT_THAT(text, HasSubstr("refused: it does not fit"));
   EXPECT_THAT(text, HasSubstr("permanent, kept"));
+}
+
+TEST(ComponentLines, AReleaseSaysSinceWhenAndStandsOutPastItsDeadline) {
+  v1::DevicePicture device;
+  for (const bool overdue : {false, true}) {
+    v1::ComponentPicture* one = device.add_components();
+    one->set_id("w/c");
+    one->set_session_id(overdue ? 7 : 3);
+    one->set_held_layers(4);
+    one->mutable_release_asked()->set_seconds(overdue ? 12 : 1);
+    one->set_release_overdue(overdue);
+  }
+  const std::vector<Line> lines = ComponentLines(device);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(Paint(lines[1], true),
+              AllOf(HasSubstr("w/c of session 3"), HasSubstr("releasing for 1.0 s"),
+                    Not(AnyOf(HasSubstr("overdue"), HasSubstr("\x1b")))));
+  EXPECT_THAT(Paint(lines[2], false),
+              AllOf(HasSubstr("w/c of session 7"), HasSubstr("releasing for 12.0 s, overdue")));
+  EXPECT_THAT(Paint(lines[2], true), StartsWith("\x1b[1;31m"));
 }
 
 TEST(Paint, CutsTheTextAndNotTheLook) {

@@ -13,9 +13,11 @@ using testing::HasSubstr;
 
 constexpr int64_t kMiB = 1 << 20;
 
-void AddComponent(const std::string& id, int64_t held, uint64_t use, v1::DevicePicture* device) {
+void AddComponent(const std::string& id, uint64_t session, int64_t held, uint64_t use,
+                  v1::DevicePicture* device) {
   v1::ComponentPicture* one = device->add_components();
   one->set_id(id);
+  one->set_session_id(session);
   one->set_held_bytes(held);
   one->set_charge_bytes(held + kMiB);
   one->set_use_id(use);
@@ -24,6 +26,7 @@ void AddComponent(const std::string& id, int64_t held, uint64_t use, v1::DeviceP
 void AddSession(const std::string& worker, int pid, v1::SessionState state, v1::Picture* picture) {
   v1::SessionPicture* session = picture->add_sessions();
   session->set_worker(worker);
+  session->set_session_id(static_cast<uint64_t>(picture->sessions_size()));
   session->set_pid(pid);
   session->set_state(state);
 }
@@ -32,9 +35,9 @@ v1::Picture SomePicture() {
   v1::Picture picture;
   v1::DevicePicture* a = picture.add_devices();
   a->set_uuid("emulated:a");
-  AddComponent("te-0/clip", 10 * kMiB, 7, a);
-  AddComponent("te-0/t5", 30 * kMiB, 0, a);
-  AddComponent("te-01/t5", 5 * kMiB, 0, a);
+  AddComponent("te-0/clip", 1, 10 * kMiB, 7, a);
+  AddComponent("te-0/t5", 1, 30 * kMiB, 0, a);
+  AddComponent("te-01/t5", 2, 5 * kMiB, 0, a);
   AddSession("te-0", 4711, v1::SESSION_STATE_ATTACHED, &picture);
   AddSession("te-01", 12, v1::SESSION_STATE_LOST, &picture);
   AddSession("driver", 99, v1::SESSION_STATE_ATTACHED, &picture);
@@ -57,11 +60,14 @@ TEST(WorkersTest, TheTableHasAllFiguresInColumns) {
   EXPECT_EQ(WorkersTable({}), "no workers\n");
 }
 
-TEST(WorkersTest, TwoSessionsOfOneNameSaySo) {
+TEST(WorkersTest, OfTwoSessionsOfOneNameEachHasItsOwnFigures) {
   v1::Picture picture = SomePicture();
   AddSession("te-0", 4712, v1::SESSION_STATE_LOST, &picture);
-  EXPECT_THAT(WorkersTable(WorkersOf(picture)),
-              HasSubstr("figures of all 2 sessions of this name together"));
+  AddComponent("te-0/clip", 4, 9 * kMiB, 0, picture.mutable_devices(0));
+  const std::vector<WorkerRow> rows = WorkersOf(picture);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].held_bytes, 40 * kMiB);
+  EXPECT_EQ(rows[3].held_bytes, 9 * kMiB);
 }
 
 TEST(WorkersTest, JsonIsValidWhateverTheNames) {
@@ -95,7 +101,7 @@ TEST(RunsTest, AreCountedAndListed) {
 
 TEST(DrainStateTest, CountsUsesAndWhatIsKeptBetweenThem) {
   v1::Picture picture = SomePicture();
-  AddComponent("vae/vae", kMiB, 0, picture.mutable_devices(0));
+  AddComponent("vae/vae", 3, kMiB, 0, picture.mutable_devices(0));
   picture.mutable_devices(0)->mutable_components(3)->set_lifetime(v1::LIFETIME_PERMANENT);
   picture.set_draining(true);
   const DrainState state = DrainStateOf(picture);

@@ -164,9 +164,14 @@ TEST(DrawingOf, WritesTheLinesThatDiffer) {
 TEST(Aged, MovesWhatTimeMoves) {
   v1::Picture picture;
   picture.add_waiting()->mutable_waited()->set_seconds(2);
+  v1::DevicePicture* device = picture.add_devices();
+  device->add_components()->mutable_release_asked()->set_seconds(5);
+  device->add_components();
   picture.mutable_recovery_left()->set_seconds(3);
   const v1::Picture later = Aged(picture, absl::Milliseconds(1500));
   EXPECT_EQ(later.waiting(0).waited().seconds(), 3);
+  EXPECT_EQ(later.devices(0).components(0).release_asked().seconds(), 6);
+  EXPECT_FALSE(later.devices(0).components(1).has_release_asked());
   EXPECT_EQ(later.waiting(0).waited().nanos(), 500000000);
   EXPECT_EQ(later.recovery_left().seconds(), 1);
   EXPECT_EQ(Aged(picture, absl::Seconds(9)).recovery_left().seconds(), 0);
