@@ -212,8 +212,10 @@ grpc::Status AskHealth(const Question& question, bool* serving) {
   return status;
 }
 
+std::vector<FlagSpec> HealthFlags() { return {{"live", false}}; }
+
 int Health(const Words& arguments, std::ostream& out, std::ostream& error) {
-  const auto parsed = Parse(arguments, {});
+  const auto parsed = Parse(arguments, HealthFlags());
   Question question{out, error};
   if (!question.Prepare("health", parsed, NoWords(parsed))) return kFailed;
   bool serving = false;
@@ -221,12 +223,14 @@ int Health(const Words& arguments, std::ostream& out, std::ostream& error) {
     TellFailure(status, question.connection, error);
     return kFailed;
   }
+  const bool live = parsed->Has("live");
   if (question.connection.json) {
-    out << "{\"serving\": " << (serving ? "true" : "false") << "}\n";
+    out << "{" << (live ? "\"live\": true, " : "")
+        << "\"serving\": " << (serving ? "true" : "false") << "}\n";
   } else {
-    out << (serving ? "serving\n" : "not serving\n");
+    out << (live ? "live, " : "") << (serving ? "serving\n" : "not serving\n");
   }
-  return serving ? kDone : kNotSo;
+  return serving || live ? kDone : kNotSo;
 }
 
 // The help of a command: what it does, flags of its own, the shared ones, its exit statuses.
@@ -280,15 +284,16 @@ std::vector<Command> BrokerCommands() {
        shared, Workers},
       {"health", "", "whether it serves, for probes",
        Usage(
-           "Says whether the broker serves, as an exec probe of an orchestrator asks. One that\n"
-           "drains does not: as a readiness probe this is right, as a liveness probe it would end\n"
-           "the broker before its uses end; status answers there. Needs no role.\n\n"
+           "Says whether the broker serves, as an exec probe of an orchestrator asks for "
+           "readiness.\nOne that drains does not, and must not be ended before its uses end: a "
+           "liveness probe asks\nwith --live, which passes while the broker answers at all. Needs "
+           "no role.\n\n"
            "  vramctl health [flags]\n",
-           "",
-           "0 serving, 1 it answers that it is not, as while it drains, 2 wrong\narguments or no "
-           "answer: to a probe all but 0 is a failure. --timeout should be less than\nthe "
-           "probe's own.\n"),
-       shared, Health}};
+           "  --live                         0 for any answer\n",
+           "0 serving (with --live: it answers), 1 it answers that it is not, as\nwhile it drains, "
+           "2 wrong arguments or no answer: to a probe all but 0 is a failure.\n--timeout should "
+           "be less than the probe's own.\n"),
+       WithConnectionFlags(HealthFlags()), Health}};
 }
 
 }  // namespace vrambroker::ctl

@@ -108,6 +108,11 @@ TEST_F(CtlTest, ADrainIsConfirmedWaitedForAndSeen) {
   EXPECT_EQ(health.status, 1);
   EXPECT_EQ(health.output, "not serving\n");
   EXPECT_EQ(Vramctl({"health", "--format=json"}).output, "{\"serving\": false}\n");
+  const ProgramEnd live = Vramctl({"health", "--live"});
+  EXPECT_EQ(live.status, 0) << "it must not be ended while uses may still run";
+  EXPECT_EQ(live.output, "live, not serving\n");
+  EXPECT_EQ(Vramctl({"health", "--live", "--format=json"}).output,
+            "{\"live\": true, \"serving\": false}\n");
 }
 
 TEST_F(CtlTest, AWaitForADrainEndsWithTheBroker) {
@@ -145,6 +150,7 @@ TEST_F(CtlTest, ABrokerThatIsAwayIsAFailureOfEveryCommand) {
                                                   {"runs"},
                                                   {"workers"},
                                                   {"health"},
+                                                  {"health", "--live"},
                                                   {"drain", "--yes"},
                                                   {"conformance"}}) {
     const ProgramEnd end = Vramctl(command);
