@@ -1,8 +1,12 @@
 #include "broker/server/flag_set.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <cerrno>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -11,11 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "broker/observe/unique_fd.h"
 
 namespace vrambroker::server {
 namespace {
 
 constexpr char kConfig[] = "config";
+constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 std::string Wrapped(const std::string& text, size_t width, const std::string& indent) {
   std::string out, line;
@@ -42,6 +48,35 @@ size_t Distance(const std::string& a, const std::string& b) {
     }
   }
   return row[b.size()];
+}
+
+// A regular file of kMostConfigBytes at most. Not to wait for the writer of a pipe, which is none.
+absl::Status ReadBounded(const std::string& path, std::string* all) {
+  const auto wrong = [&path](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("--config: '", path, "' ", why));
+  };
+  const observe::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat found {};
+  if (!fd.valid() || fstat(fd.get(), &found) != 0) {
+    return wrong(absl::StrCat("cannot be read: ", std::strerror(errno)));
+  }
+  if (!S_ISREG(found.st_mode)) {
+    return wrong(absl::StrCat(S_ISDIR(found.st_mode) ? "is a directory" : "is no regular file",
+                              ", a file of name=value lines is allowed"));
+  }
+  // As much as there is, whatever was said of its size.
+  all->resize(kMostConfigBytes + 1);
+  size_t size = 0;
+  while (size < all->size()) {
+    const ssize_t got = read(fd.get(), all->data() + size, all->size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return wrong(absl::StrCat("cannot be read: ", std::strerror(errno)));
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  if (size > kMostConfigBytes) return wrong("is longer than 1 MiB, which is the bound");
+  all->resize(size);
+  return absl::OkStatus();
 }
 
 // As an orchestrator sets for a service of the same name: <SERVICE>_PORT_50051_TCP and the like.
@@ -106,15 +141,11 @@ FlagSet::Values FlagSet::ReadEnv(const GetEnv& get_env) const {
 }
 
 absl::Status FlagSet::ReadFile(const std::string& path, Values* values) const {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--config: '", path, "' is a directory, a file of name=value lines is allowed"));
-  }
-  std::ifstream file(path);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("--config: cannot read ", path));
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  std::string all;
+  if (absl::Status status = ReadBounded(path, &all); !status.ok()) return status;
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(all, '\n')) {
+    ++number;
     const absl::string_view text = absl::StripAsciiWhitespace(line);
     if (text.empty() || text[0] == '#') continue;
     const size_t equals = text.find('=');
@@ -197,7 +228,7 @@ std::string FlagSet::Help() const {
   }
   absl::StrAppend(&out,
                   "  --config=FILE\n      Lines of name=value with these names, without the "
-                  "dashes; '#' starts a comment.\n");
+                  "dashes; '#' starts a comment.\n      A regular file of 1 MiB at most.\n");
   absl::StrAppend(
       &out, "\nEach flag is also read from the environment (", EnvName("listen"),
       " for --listen) and from the file.\nThe command line goes before the environment, which goes "

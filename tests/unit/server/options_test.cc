@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -120,7 +121,21 @@ TEST_F(OptionsTest, TheFileMayBeNamedByTheEnvironment) {
   const Options options = Good({});
   EXPECT_EQ(options.log_format, LogFormat::kJson);
   EXPECT_TRUE(options.core.load_ahead);
-  EXPECT_THAT(Refusal({"--config=/nowhere/at.all"}), HasSubstr("/nowhere/at.all"));
+  EXPECT_EQ(Refusal({"--config=/nowhere/at.all"}),
+            "--config: '/nowhere/at.all' cannot be read: No such file or directory");
+}
+
+TEST_F(OptionsTest, TheFileIsARegularOneOfOneMebibyteAtMost) {
+  EXPECT_THAT(Refusal({"--config=/tmp"}), HasSubstr("'/tmp' is a directory"));
+  EXPECT_THAT(Refusal({"--config=/dev/zero"}), HasSubstr("'/dev/zero' is no regular file"));
+  const std::string pipe = File("") + ".pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(Refusal({"--config=" + pipe}), HasSubstr(".pipe' is no regular file"));
+  unlink(pipe.c_str());
+  const std::string filler((1 << 20) - 12, '#');
+  EXPECT_EQ(Good({"--config=" + File(filler + "\nreserve=1MB")}).reserve_bytes, 1000000);
+  EXPECT_THAT(Refusal({"--config=" + File(filler + "\nreserve=1MiB")}),
+              HasSubstr("is longer than 1 MiB, which is the bound"));
 }
 
 TEST_F(OptionsTest, RepeatableFlagsAddUpWithinOneSourceOnly) {
