@@ -1,9 +1,11 @@
 #include "broker/observe/metrics.h"
 
+#include <CivetServer.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -34,6 +36,16 @@ void Knock(const HostAndPort& at) {
   (void)!connect(fd.get(), address.get(), address.size);
 }
 
+// The library answers other methods as if nothing were there.
+int RefuseOtherMethods(mg_connection* connection) {
+  constexpr char kAnswer[] =
+      "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET\r\nContent-Type: text/plain; charset=utf-8\r\n"
+      "Content-Length: 15\r\nConnection: close\r\n\r\nGET is allowed\n";
+  if (std::strcmp(mg_get_request_info(connection)->request_method, "GET") == 0) return 0;
+  mg_write(connection, kAnswer, sizeof(kAnswer) - 1);
+  return 405;
+}
+
 }  // namespace
 
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
@@ -60,7 +72,9 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Open(
       "listening_ports", WithPort(*at, at->port), "num_threads", "1", "request_timeout_ms", "500"};
   std::unique_ptr<prometheus::Exposer> exposer;
   try {
-    exposer = std::make_unique<prometheus::Exposer>(options);
+    CivetCallbacks callbacks;
+    callbacks.begin_request = RefuseOtherMethods;
+    exposer = std::make_unique<prometheus::Exposer>(options, &callbacks);
   } catch (const std::exception&) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot serve metrics at ", address,

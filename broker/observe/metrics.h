@@ -35,8 +35,8 @@ class Metrics : public prometheus::Collectable {
   const Ask ask_;
 };
 
-// Serves GET /metrics, one scrape at a time, a client that does not ask is dropped after half a
-// second.
+// Serves GET /metrics, and 405 to other methods; one scrape at a time, a client that does not ask
+// is dropped after half a second.
 class MetricsEndpoint {
  public:
   // `address`: as ParseHostAndPort takes it, else INVALID_ARGUMENT. FAILED_PRECONDITION where it

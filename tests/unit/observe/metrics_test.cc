@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -16,6 +18,7 @@ namespace vrambroker::observe {
 namespace {
 
 using testing::HasSubstr;
+using testing::AllOf;
 
 std::string Get(const std::string& address, const std::string& path = "/metrics") {
   return HttpGet(address, path);
@@ -53,6 +56,25 @@ TEST(MetricsEndpoint, AScrapeGetsWhatIsSoAtThatMoment) {
 
 TEST(MetricsEndpoint, ALookMayComeFromAnotherThreadLater) {
   std::thread later;
+TEST(MetricsEndpoint, ChangesNothingAndSaysWhatIsAllowed) {
+  auto endpoint = MetricsEndpoint::Open("127.0.0.1:0", AtOnce());
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS"}) {
+    const UniqueFd fd(ConnectToLoopback((*endpoint)->address()));
+    const std::string request =
+        absl::StrCat(method, " /metrics HTTP/1.1\r\nHost: ", (*endpoint)->address(), "\r\n\r\n");
+    ASSERT_EQ(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(request.size()));
+    std::string answer(4096, '\0');
+    answer.resize(static_cast<size_t>(
+        std::max<ssize_t>(0, recv(fd.get(), answer.data(), answer.size(), MSG_WAITALL))));
+    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("\r\nAllow: GET\r\n"),
+                              HasSubstr("\r\n\r\nGET is allowed\n")))
+        << method;
+  }
+  EXPECT_THAT(Get((*endpoint)->address()), HasSubstr("200 OK"));
+}
+
   Metrics metrics(
       [&](const Metrics::Take& take) { later = std::thread([take] { take(OneDevice()); }); });
   EXPECT_FALSE(metrics.Collect().empty());
