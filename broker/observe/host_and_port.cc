@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -20,17 +22,38 @@ bool IsAddress(int family, const std::string& host) {
 
 }  // namespace
 
-std::optional<HostAndPort> ParseHostAndPort(absl::string_view text) {
+std::optional<HostText> SplitHostAndPort(absl::string_view text) {
   const size_t colon = text.rfind(':');
-  HostAndPort parsed;
-  if (colon == absl::string_view::npos || !absl::SimpleAtoi(text.substr(colon + 1), &parsed.port) ||
-      parsed.port < 0 || parsed.port > 65535) {
+  if (colon == absl::string_view::npos) return std::nullopt;
+  HostText split;
+  const absl::string_view port = text.substr(colon + 1);
+  if (!std::all_of(port.begin(), port.end(), absl::ascii_isdigit) ||
+      !absl::SimpleAtoi(port, &split.port) || split.port > 65535) {
     return std::nullopt;
   }
   absl::string_view host = text.substr(0, colon);
-  parsed.ipv6 = absl::ConsumePrefix(&host, "[");
-  if (parsed.ipv6 && !absl::ConsumeSuffix(&host, "]")) return std::nullopt;
-  parsed.host = host == "localhost" ? "127.0.0.1" : std::string(host);
+  const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+  if (host.empty() || host.find_first_of("[]/ ") != absl::string_view::npos ||
+      absl::StrContains(host, ':') != bracketed) {
+    return std::nullopt;
+  }
+  split.host = std::string(host);
+  return split;
+}
+
+bool IsLoopbackHost(absl::string_view host) {
+  const std::string text(host);
+  return absl::EqualsIgnoreCase(host, "localhost") || host == "::1" ||
+         (absl::StartsWith(host, "127.") && IsAddress(AF_INET, text));
+}
+
+std::optional<HostAndPort> ParseHostAndPort(absl::string_view text) {
+  const std::optional<HostText> split = SplitHostAndPort(text);
+  if (!split.has_value()) return std::nullopt;
+  HostAndPort parsed;
+  parsed.host = split->host == "localhost" ? "127.0.0.1" : split->host;
+  parsed.port = split->port;
+  parsed.ipv6 = absl::StrContains(parsed.host, ':');
   if (!IsAddress(parsed.ipv6 ? AF_INET6 : AF_INET, parsed.host)) return std::nullopt;
   return parsed;
 }
@@ -43,9 +66,7 @@ absl::Status CheckHttpAddress(absl::string_view address) {
                    "or localhost, the port from 0 (any that is free) to 65535"));
 }
 
-bool IsLoopback(const HostAndPort& at) {
-  return at.ipv6 ? at.host == "::1" : absl::StartsWith(at.host, "127.");
-}
+bool IsLoopback(const HostAndPort& at) { return IsLoopbackHost(at.host); }
 
 std::string WithPort(const HostAndPort& at, int port) {
   return absl::StrCat(at.ipv6 ? "[" : "", at.host, at.ipv6 ? "]:" : ":", port);

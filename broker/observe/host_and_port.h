@@ -1,4 +1,4 @@
-// Addresses that HTTP is served at.
+// Hosts and ports, as people write them and as the kernel takes them.
 #ifndef VRAMBROKER_BROKER_OBSERVE_HOST_AND_PORT_H_
 #define VRAMBROKER_BROKER_OBSERVE_HOST_AND_PORT_H_
 
@@ -11,6 +11,19 @@
 #include "absl/strings/string_view.h"
 
 namespace vrambroker::observe {
+
+// HOST:PORT as somebody wrote it: the host a name or an address, one of IPv6 in brackets.
+struct HostText {
+  // Without brackets; not empty.
+  std::string host;
+  // 0 to 65535.
+  int port = 0;
+};
+// Absent: it is something else. Whether a name leads anywhere is not asked.
+std::optional<HostText> SplitHostAndPort(absl::string_view text);
+
+// Of a host without brackets: localhost, 127.x.x.x, ::1.
+bool IsLoopbackHost(absl::string_view host);
 
 struct HostAndPort {
   // As an address, without brackets.

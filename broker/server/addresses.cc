@@ -5,12 +5,12 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "broker/observe/host_and_port.h"
 
 namespace vrambroker::server {
 namespace {
@@ -21,22 +21,10 @@ absl::Status BadAddress(absl::string_view text, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no address: ", why));
 }
 
-// Four numbers of 0 to 255 that begin with 127.
-bool IsIpv4Loopback(const std::string& host) {
-  const std::vector<std::string> parts = absl::StrSplit(host, '.');
-  if (parts.size() != 4 || parts[0] != "127") return false;
-  for (const std::string& part : parts) {
-    int number = -1;
-    if (!absl::SimpleAtoi(part, &number) || number < 0 || number > 255) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 bool IsLoopback(const Address& address) {
-  return !address.is_unix() &&
-         (address.host == "localhost" || address.host == "::1" || IsIpv4Loopback(address.host));
+  return !address.is_unix() && observe::IsLoopbackHost(address.host);
 }
 
 absl::StatusOr<Address> ParseAddress(absl::string_view text) {
@@ -51,21 +39,15 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text) {
     address.path = std::string(rest);
     return address;
   }
-  const size_t colon = rest.rfind(':');
-  if (colon == absl::string_view::npos ||
-      !absl::SimpleAtoi(rest.substr(colon + 1), &address.port) || address.port < 0 ||
-      address.port > 65535) {
-    return BadAddress(text, "unix:PATH, or HOST:PORT with a port of 0 to 65535 is allowed");
+  const std::optional<observe::HostText> split = observe::SplitHostAndPort(rest);
+  if (!split.has_value()) {
+    return BadAddress(
+        text,
+        "unix:PATH, or HOST:PORT is allowed, with a port of 0 to 65535 and a name, an "
+        "IPv4 address such as 0.0.0.0, or an IPv6 address in brackets such as [::]");
   }
-  absl::string_view host = rest.substr(0, colon);
-  const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
-  if (host.empty() || host.find_first_of("[]/ ") != absl::string_view::npos ||
-      absl::StrContains(host, ':') != bracketed) {
-    return BadAddress(text,
-                      "before the port a host is needed: a name, an IPv4 address such as 0.0.0.0, "
-                      "or an IPv6 address in brackets such as [::]");
-  }
-  address.host = std::string(host);
+  address.host = split->host;
+  address.port = split->port;
   return address;
 }
 

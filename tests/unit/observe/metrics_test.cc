@@ -3,10 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
-#include <thread>
 #include <algorithm>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -17,8 +18,9 @@
 namespace vrambroker::observe {
 namespace {
 
-using testing::HasSubstr;
 using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
 
 std::string Get(const std::string& address, const std::string& path = "/metrics") {
   return HttpGet(address, path);
@@ -54,8 +56,6 @@ TEST(MetricsEndpoint, AScrapeGetsWhatIsSoAtThatMoment) {
   EXPECT_THAT(Get((*endpoint)->address(), "/other"), HasSubstr("404"));
 }
 
-TEST(MetricsEndpoint, ALookMayComeFromAnotherThreadLater) {
-  std::thread later;
 TEST(MetricsEndpoint, ChangesNothingAndSaysWhatIsAllowed) {
   auto endpoint = MetricsEndpoint::Open("127.0.0.1:0", AtOnce());
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
@@ -75,6 +75,8 @@ TEST(MetricsEndpoint, ChangesNothingAndSaysWhatIsAllowed) {
   EXPECT_THAT(Get((*endpoint)->address()), HasSubstr("200 OK"));
 }
 
+TEST(MetricsEndpoint, ALookMayComeFromAnotherThreadLater) {
+  std::thread later;
   Metrics metrics(
       [&](const Metrics::Take& take) { later = std::thread([take] { take(OneDevice()); }); });
   EXPECT_FALSE(metrics.Collect().empty());
@@ -117,6 +119,30 @@ TEST(MetricsAddress, HostsAreAddressesAndPortsArePorts) {
     const absl::Status status = CheckHttpAddress(bad);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("'", bad, "'")));
+  }
+}
+
+TEST(SplitHostAndPort, TakesNamesAndAddresses) {
+  const auto of = [](absl::string_view text) {
+    const auto split = SplitHostAndPort(text);
+    return split.has_value() ? absl::StrCat(split->host, " ", split->port) : "none";
+  };
+  EXPECT_EQ(of("node-7:0"), "node-7 0");
+  EXPECT_EQ(of("[::1]:65535"), "::1 65535");
+  EXPECT_EQ(of("127.0.0.1:80"), "127.0.0.1 80");
+  for (const char* bad : {"", "node", ":1", "node:", "node:65536", "node:-1", "node:+1", "node: 1",
+                          "::1:1", "[node]:1", "[::1:1", "a/b:1", "a b:1", "[]:1"}) {
+    EXPECT_EQ(of(bad), "none") << bad;
+  }
+}
+
+TEST(IsLoopbackHost, IsOfThisMachineWhateverItLooksLike) {
+  for (const char* here : {"localhost", "LocalHost", "::1", "127.0.0.1", "127.255.255.255"}) {
+    EXPECT_TRUE(IsLoopbackHost(here)) << here;
+  }
+  for (const char* elsewhere : {"", "localhost.", "::2", "127.0.0.256", "127.1", "128.0.0.1",
+                                "127.0.0.1.example", "0.0.0.0"}) {
+    EXPECT_FALSE(IsLoopbackHost(elsewhere)) << elsewhere;
   }
 }
 
