@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -57,15 +58,8 @@ void EndInPeace(int fd) {
   }
 }
 
-std::string ToEvent(absl::string_view name, absl::string_view data) {
-  return absl::StrCat("event: ", name, "\ndata: ", data, "\n\n");
-}
-
-Question ToQuestion(const httplib::Request& request) {
-  Question question{request.method, request.path, {}};
-  for (const auto& [name, value] : request.params) question.query.emplace(name, value);
-  return question;
-}
+// A line that readers of events pass over.
+constexpr char kComment[] = ": the broker is there\n\n";
 
 void Fill(const Reply& reply, httplib::Response* response) {
   response->status = reply.status;
@@ -88,31 +82,47 @@ Http::Http(const Routes* routes, std::shared_ptr<Watchers> watchers, const Limit
   });
 }
 
-absl::Status Http::CheckHost(const httplib::Request& request) const {
+absl::Status Http::Check(const httplib::Request& request) const {
   if (request.get_header_value_count("Host") != 1) {
     return absl::InvalidArgumentError("Host: one such header is needed");
   }
-  return loopback_ ? CheckLoopbackHost(request.get_header_value("Host")) : absl::OkStatus();
+  if (loopback_) {
+    if (absl::Status status = CheckLoopbackHost(request.get_header_value("Host")); !status.ok()) {
+      return status;
+    }
+  }
+  std::vector<std::string> lengths;
+  const auto [first, last] = request.headers.equal_range("Content-Length");
+  for (auto it = first; it != last; ++it) lengths.push_back(it->second);
+  return CheckContentLength(lengths);
 }
 
 void Http::Answer(const httplib::Request& request, httplib::Response* response) const {
-  if (absl::Status status = CheckHost(request); !status.ok()) {
+  if (absl::Status status = Check(request); !status.ok()) {
     Fill(ToReply(status), response);
-  } else if (request.method != "GET" && request.method != "HEAD") {
+    return;
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
     Fill({405, "text/plain; charset=utf-8", "GET and HEAD are allowed: this page changes nothing\n",
           "GET, HEAD"},
          response);
+    return;
+  }
+  const absl::StatusOr<Question> question =
+      ToQuestion(request.path, {request.params.begin(), request.params.end()}, request.target);
+  if (!question.ok()) {
+    Fill(ToReply(question.status()), response);
   } else if (request.path != kEventsPath) {
-    Fill(routes_->Answer(ToQuestion(request)), response);
+    Fill(routes_->Answer(*question), response);
   } else if (request.method == "HEAD") {
     Fill({200, "text/event-stream", "", ""}, response);
   } else {
-    SendEvents(response);
+    SendEvents(request, response);
   }
 }
 
-void Http::SendEvents(httplib::Response* response) const {
-  auto added = watchers_->Add();
+void Http::SendEvents(const httplib::Request& request, httplib::Response* response) const {
+  auto added = watchers_->Add(2 * limits_.notice);
   if (!added.ok()) {
     response->set_header("Retry-After", "5");
     Fill(ToReply(added.status()), response);
@@ -121,15 +131,19 @@ void Http::SendEvents(httplib::Response* response) const {
   const std::shared_ptr<Watchers::Watch> watch = *std::move(added);
   response->status = 200;
   response->set_chunked_content_provider(
-      "text/event-stream", [this, watch](size_t, httplib::DataSink& sink) {
-        const FramePtr frame = watch->Next(limits_.alive);
-        if (watch->closed()) {
+      "text/event-stream", [this, watch, is_there = request.progress, quiet_since = absl::Now()](
+                               size_t, httplib::DataSink& sink) mutable {
+        const FramePtr frame = watch->Next(limits_.notice);
+        if (watch->closed() || !is_there(0, 0)) {
           sink.done();
           return true;
         }
+        const absl::Time now = absl::Now();
+        if (frame == nullptr && now < quiet_since + limits_.alive) return true;
+        quiet_since = now;
         const std::string event =
-            frame == nullptr ? ToEvent("alive", absl::StrCat(absl::ToUnixMillis(absl::Now())))
-                             : ToEvent("picture", frame->text());
+            frame == nullptr ? kComment
+                             : absl::StrCat("event: picture\ndata: ", frame->text(), "\n\n");
         return sink.write(event.data(), event.size());
       });
 }
@@ -140,10 +154,12 @@ void Http::Serve(int fd) {
   stream_limits.write_time = limits_.write_time;
   BoundedStream stream(fd, stream_limits);
   bool closed = false;
-  // Parts of files and compressed ones are not worth what they cost here.
-  process_request(stream, true, closed, [](httplib::Request& request) {
+  // Parts of files and compressed ones are not worth what they cost here. The library leaves
+  // `progress` to clients; here it says whether the reader is still there.
+  process_request(stream, true, closed, [&stream](httplib::Request& request) {
     request.ranges.clear();
     request.headers.erase("Accept-Encoding");
+    request.progress = [&stream](uint64_t, uint64_t) { return !stream.ReaderLeft(); };
   });
   if (!stream.wrote()) AnswerFault(fd, stream.fault());
   EndInPeace(fd);

@@ -28,8 +28,8 @@ class Http : private httplib::Server {
 
  private:
   void Answer(const httplib::Request& request, httplib::Response* response) const;
-  absl::Status CheckHost(const httplib::Request& request) const;
-  void SendEvents(httplib::Response* response) const;
+  absl::Status Check(const httplib::Request& request) const;
+  void SendEvents(const httplib::Request& request, httplib::Response* response) const;
 
   const Routes* const routes_;
   const std::shared_ptr<Watchers> watchers_;

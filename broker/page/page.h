@@ -38,8 +38,11 @@ struct Limits {
   absl::Duration request_time = absl::Seconds(5);
   // A reader that does not take an answer, or an event, within this time is cut off.
   absl::Duration write_time = absl::Seconds(10);
-  // A watcher hears at least this often that the broker is there.
-  absl::Duration alive = absl::Seconds(2);
+  // A watcher is sent a comment at least this often, so that nothing between takes the connection
+  // for dead.
+  absl::Duration alive = absl::Seconds(10);
+  // That a watcher has left is noticed within this time; so long a new one waits for its place.
+  absl::Duration notice = absl::Milliseconds(500);
 };
 
 class Page {

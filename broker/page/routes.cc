@@ -1,11 +1,17 @@
 #include "broker/page/routes.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "broker/observe/host_and_port.h"
 #include "broker/page/assets.h"
 
 namespace vrambroker::page {
@@ -42,6 +48,24 @@ Reply ToReply(Sources::Answer answer) {
   return {200, kJson, *std::move(answer), ""};
 }
 
+// As text of one line, whatever was sent: control characters and what is no ASCII in words.
+std::string Shown(absl::string_view text) {
+  constexpr size_t kMost = 80;
+  return absl::CHexEscape(text.substr(0, kMost));
+}
+
+absl::Status GivenTwice(absl::string_view key) {
+  return absl::InvalidArgumentError(absl::StrCat(Shown(key), ": given twice, once is allowed"));
+}
+
+// What the page itself puts into its address, and what the answers are asked with.
+std::vector<std::string> KeysOf(const std::string& path) {
+  if (path == "/") return {"device", "from", "to"};
+  if (path == "/api/decisions") return {"after", "limit"};
+  if (path == "/api/explain") return {"id"};
+  return {};
+}
+
 // The number of that name; absent: `otherwise`.
 template <typename Number>
 absl::StatusOr<Number> NumberIn(const Question& question, const char* name, Number otherwise,
@@ -50,48 +74,69 @@ absl::StatusOr<Number> NumberIn(const Question& question, const char* name, Numb
   if (found == question.query.end()) return otherwise;
   Number value = 0;
   if (absl::SimpleAtoi(found->second, &value) && value >= low && value <= high) return value;
-  return absl::InvalidArgumentError(absl::StrCat(name, ": '", found->second.substr(0, 40),
-                                                 "' given, ", low, " to ", high, " is allowed"));
+  return absl::InvalidArgumentError(absl::StrCat(name, ": '", Shown(found->second), "' given, ",
+                                                 low, " to ", high, " is allowed"));
 }
 
 Reply NotFound(absl::string_view path) {
   return ToReply(absl::NotFoundError(
-      absl::StrCat("nothing is at ", path.substr(0, 80),
+      absl::StrCat("nothing is at ", Shown(path),
                    "; there are /, /api/picture, /api/decisions?after=ID&limit=NUMBER, "
                    "/api/explain?id=ID and /api/events")));
 }
 
-// Four numbers of 0 to 255 that begin with 127.
-bool IsIpv4Loopback(absl::string_view host) {
-  const std::vector<std::string> parts = absl::StrSplit(host, '.');
-  if (parts.size() != 4 || parts[0] != "127") return false;
-  for (const std::string& part : parts) {
-    int number = -1;
-    if (!absl::SimpleAtoi(part, &number) || number < 0 || number > 255) return false;
+}  // namespace
+
+absl::StatusOr<Question> ToQuestion(const std::string& path,
+                                    const std::vector<std::pair<std::string, std::string>>& query,
+                                    absl::string_view target) {
+  const std::vector<std::string> keys = KeysOf(path);
+  Question question{path, {}};
+  for (const auto& [key, value] : query) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", Shown(key), "' is no key of the query here; ",
+                       keys.empty() ? "none is allowed" : absl::StrJoin(keys, ", "),
+                       keys.empty()       ? ""
+                       : keys.size() == 1 ? " is allowed"
+                                          : " are allowed"));
+    }
+    if (!question.query.emplace(key, value).second) return GivenTwice(key);
   }
-  return true;
+  const size_t mark = target.find('?');
+  if (mark == absl::string_view::npos) return question;
+  std::set<absl::string_view> sent;
+  for (const absl::string_view one : absl::StrSplit(target.substr(mark + 1), '&')) {
+    if (!sent.insert(one).second) return GivenTwice(one.substr(0, one.find('=')));
+  }
+  return question;
 }
 
-}  // namespace
+absl::Status CheckContentLength(const std::vector<std::string>& values) {
+  if (values.empty()) return absl::OkStatus();
+  int64_t length = 0;
+  const std::string& one = values.front();
+  const bool digits = !one.empty() && std::all_of(one.begin(), one.end(), absl::ascii_isdigit);
+  if (values.size() == 1 && digits && absl::SimpleAtoi(one, &length) &&
+      length <= kMaxContentLength) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "Content-Length: ",
+      values.size() > 1 ? "given more than once" : absl::StrCat("'", Shown(one), "' given"),
+      ", one of 0 to ", kMaxContentLength, " is allowed"));
+}
 
 Reply ToReply(const absl::Status& status) {
   return {HttpStatusOf(status), kText, absl::StrCat(status.message(), "\n"), ""};
 }
 
 absl::Status CheckLoopbackHost(absl::string_view host) {
-  absl::string_view name = host;
-  int port = 0;
-  const size_t colon = host.rfind(':');
-  if (colon != absl::string_view::npos && !absl::EndsWith(host, "]")) {
-    if (!absl::SimpleAtoi(host.substr(colon + 1), &port) || port < 0 || port > 65535) port = -1;
-    name = host.substr(0, colon);
-  }
-  if (port >= 0 &&
-      (absl::EqualsIgnoreCase(name, "localhost") || name == "[::1]" || IsIpv4Loopback(name))) {
-    return absl::OkStatus();
-  }
+  auto split = observe::SplitHostAndPort(host);
+  if (!split.has_value()) split = observe::SplitHostAndPort(absl::StrCat(host, ":80"));
+  if (split.has_value() && observe::IsLoopbackHost(split->host)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "Host: '", host.substr(0, 80),
+      "Host: '", Shown(host),
       "' given, localhost, 127.x.x.x and [::1] are allowed: this page is served to its own machine "
       "only; --page-address=HOST:PORT serves it at another address"));
 }

@@ -2,18 +2,21 @@
 #ifndef VRAMBROKER_BROKER_PAGE_ROUTES_H_
 #define VRAMBROKER_BROKER_PAGE_ROUTES_H_
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "broker/page/page.h"
 
 namespace vrambroker::page {
 
 struct Question {
-  std::string method;
   // Without the query, decoded.
   std::string path;
   std::map<std::string, std::string> query;
@@ -28,6 +31,20 @@ struct Reply {
 };
 
 inline constexpr char kEventsPath[] = "/api/events";
+
+// INVALID_ARGUMENT names a key of the query that the path does not know, or that comes twice.
+// `target`: path and query as they were sent; of those that come twice with one value the library
+// has left one in `query`.
+// `target`: path and query as they were sent; of a key that comes twice with one value the library
+// has left one in `query`.
+absl::StatusOr<Question> ToQuestion(const std::string& path,
+                                    const std::vector<std::pair<std::string, std::string>>& query,
+                                    absl::string_view target);
+
+// INVALID_ARGUMENT unless there is none, or one of 0 to kMaxContentLength: what a request brings
+// along is not read.
+inline constexpr int64_t kMaxContentLength = 16384;
+absl::Status CheckContentLength(const std::vector<std::string>& values);
 
 // As plain text, with the status of HTTP that stands for it.
 Reply ToReply(const absl::Status& status);

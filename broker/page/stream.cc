@@ -54,6 +54,11 @@ bool BoundedStream::Fill() {
   return false;
 }
 
+bool BoundedStream::ReaderLeft() const {
+  pollfd one{fd_, POLLRDHUP, 0};
+  return broken_ || (poll(&one, 1, 0) > 0 && one.revents != 0);
+}
+
 ssize_t BoundedStream::read(char* to, size_t size) {
   if (begin_ == end_ && !Fill()) return fault_ == Fault::kEnded ? 0 : -1;
   const size_t count = std::min(size, end_ - begin_);

@@ -29,6 +29,8 @@ class BoundedStream final : public httplib::Stream {
   // Why there was no whole request.
   Fault fault() const { return fault_; }
   bool wrote() const { return wrote_; }
+  // It has closed the connection, or its side of it.
+  bool ReaderLeft() const;
 
   bool is_readable() const override { return fault_ == Fault::kNone; }
   bool is_writable() const override { return !broken_; }

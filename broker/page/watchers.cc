@@ -6,8 +6,11 @@
 
 namespace vrambroker::page {
 
-absl::StatusOr<std::shared_ptr<Watchers::Watch>> Watchers::Add() {
-  std::lock_guard<std::mutex> lock(mutex_);
+absl::StatusOr<std::shared_ptr<Watchers::Watch>> Watchers::Add(absl::Duration patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  // One who has left is noticed within moments; until then its place is not free.
+  changed_.wait_for(lock, absl::ToChronoMilliseconds(patience),
+                    [this] { return closed_ || count_ < bound_; });
   if (closed_) return absl::UnavailableError("the broker is stopping");
   if (count_ >= bound_) {
     return absl::ResourceExhaustedError(
@@ -18,14 +21,17 @@ absl::StatusOr<std::shared_ptr<Watchers::Watch>> Watchers::Add() {
     // What was there when the last one left says nothing about now.
     newest_ = nullptr;
     if (absl::Status status = source_.begin(shared_from_this()); !status.ok()) return status;
+  } else {
+    source_.renew();
   }
   ++count_;
-  return std::make_shared<Watch>(shared_from_this());
+  return std::make_shared<Watch>(shared_from_this(), number_);
 }
 
 void Watchers::Remove() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (--count_ == 0) source_.end();
+  changed_.notify_all();
 }
 
 void Watchers::Publish(FramePtr frame) {

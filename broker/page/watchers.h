@@ -40,7 +40,10 @@ class Watchers : public std::enable_shared_from_this<Watchers> {
   struct Source {
     // Frames are to be published here from now on, soon the first. Where it fails nobody watches.
     std::function<absl::Status(const std::shared_ptr<Watchers>&)> begin;
-    // No more. Neither calls back.
+    // Somebody has come who has seen none: a frame of now is to be published soon, whether or not
+    // anything has changed since the last.
+    std::function<void()> renew;
+    // No more. None of them calls back.
     std::function<void()> end;
   };
 
@@ -50,7 +53,9 @@ class Watchers : public std::enable_shared_from_this<Watchers> {
 
   class Watch {
    public:
-    explicit Watch(std::shared_ptr<Watchers> watchers) : watchers_(std::move(watchers)) {}
+    // What was published before is not for it.
+    Watch(std::shared_ptr<Watchers> watchers, uint64_t seen)
+        : watchers_(std::move(watchers)), seen_(seen) {}
     ~Watch() { watchers_->Remove(); }
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
@@ -61,11 +66,12 @@ class Watchers : public std::enable_shared_from_this<Watchers> {
 
    private:
     const std::shared_ptr<Watchers> watchers_;
-    uint64_t seen_ = 0;
+    uint64_t seen_;
   };
 
-  // RESOURCE_EXHAUSTED past the bound, UNAVAILABLE once closed, or why the source did not begin.
-  absl::StatusOr<std::shared_ptr<Watch>> Add();
+  // RESOURCE_EXHAUSTED where nobody leaves for `patience` past the bound, UNAVAILABLE once closed,
+  // or why the source did not begin.
+  absl::StatusOr<std::shared_ptr<Watch>> Add(absl::Duration patience);
   void Publish(FramePtr frame);
   void Close();
   bool closed() const;

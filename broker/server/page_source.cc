@@ -31,6 +31,21 @@ std::string ToJson(const google::protobuf::Message& message) {
   return json;
 }
 
+// What of a picture does not change with time alone: nobody needs another one for the rest.
+std::string Lasting(const v1::Picture& picture) {
+  v1::Picture copy = picture;
+  copy.clear_time();
+  copy.clear_recovery_left();
+  for (v1::WaitingUse& one : *copy.mutable_waiting()) one.clear_waited();
+  for (v1::DevicePicture& device : *copy.mutable_devices()) {
+    for (v1::ComponentPicture& one : *device.mutable_components()) {
+      if (one.has_release_asked()) one.mutable_release_asked()->Clear();
+    }
+  }
+  if (picture.has_recovery_left()) copy.mutable_recovery_left();
+  return copy.SerializeAsString();
+}
+
 absl::Duration ThreadTime() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -45,8 +60,13 @@ class PictureTap final : public PictureWatcher {
   explicit PictureTap(std::shared_ptr<page::Watchers> watchers) : watchers_(std::move(watchers)) {}
 
   void End() { done_ = true; }
+  // The next picture is shown whether or not anything has changed.
+  void Renew() { renew_ = true; }
 
   void Send(PicturePtr picture) override {
+    std::string lasting = Lasting(*picture);
+    if (!renew_.exchange(false) && lasting == lasting_) return;
+    lasting_ = std::move(lasting);
     watchers_->Publish(std::make_shared<page::Frame>([picture = std::move(picture), cost = cost_] {
       const absl::Duration began = ThreadTime();
       std::string json = ToJson(*picture);
@@ -63,6 +83,8 @@ class PictureTap final : public PictureWatcher {
 
  private:
   const std::shared_ptr<page::Watchers> watchers_;
+  std::string lasting_;  // of the last that was shown
+  std::atomic<bool> renew_{true};
   // Nanoseconds that making the last picture's text took.
   const std::shared_ptr<std::atomic<int64_t>> cost_ = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> done_{false};
@@ -121,6 +143,10 @@ page::Sources PageSource::Sources() {
   sources.watch.begin = [this](const std::shared_ptr<page::Watchers>& watchers) {
     tap_ = std::make_shared<PictureTap>(watchers);
     return feed_->Add(tap_);
+  };
+  sources.watch.renew = [this] {
+    tap_->Renew();
+    feed_->Changed();
   };
   sources.watch.end = [this] {
     tap_->End();

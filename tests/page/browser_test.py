@@ -7,96 +7,21 @@ Needs Playwright for Python, and Debian's chromium; ./run.sh test --full sets bo
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 import unittest
 from pathlib import Path
 
-from playwright.sync_api import Error, expect, sync_playwright
+from playwright.sync_api import expect
+
+sys.dont_write_bytecode = True
+from browser import PATIENCE_MS, PageTest, Visit, free_port  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = ROOT / "stage_workers/pipeline/workloads/prompt-rewrite-sdxl-12g.json"
 BIN = Path()
 UPDATE = False
-PATIENCE_MS = 30_000
 MARKUP = "<img src=x onerror=window.broken=1>"
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Visit:
-    """A page in a window of its own; what it complains of and asks for is kept."""
-
-    def __init__(self, browser, url, width=1280, scheme="light", answer=None):
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme,
-                                           reduced_motion="reduce")
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE_MS)
-        self.complaints, self.asked = [], []
-        self.page.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        if answer is not None:
-            self.page.route("**/api/**", answer)
-        self.page.goto(url)
-
-    def until(self, condition, seconds=PATIENCE_MS / 1000):
-        """Asked from outside: the page's own policy lets nothing be evaluated inside."""
-        deadline = time.monotonic() + seconds
-        while not self.page.evaluate(condition):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {seconds} s: {condition}")
-            self.page.wait_for_timeout(50)
-
-
-class PageTest(unittest.TestCase):
-    """Common to all: the browser, and a folder."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="page-test-")
-        cls.addClassCleanup(cls.folder.cleanup)
-        playwright = sync_playwright().start()
-        cls.addClassCleanup(playwright.stop)
-        cls.browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        cls.addClassCleanup(cls.browser.close)
-
-    @classmethod
-    def start(cls, arguments, **environment):
-        log = open(Path(cls.folder.name) / f"{Path(arguments[0]).name}.log", "a", encoding="utf-8")
-        cls.addClassCleanup(log.close)
-        process = subprocess.Popen(arguments, stdout=log, stderr=log, env={**os.environ, **environment})
-        cls.addClassCleanup(cls.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
-
-    @staticmethod
-    def reach(page, url):
-        """Until a broker is there."""
-        for _ in range(300):
-            try:
-                page.goto(url, timeout=2000)
-                return
-            except Error:
-                page.wait_for_timeout(100)
-        raise AssertionError(f"no broker at {url}")
-
-    def visit(self, url, **how):
-        visit = Visit(self.browser, url, **how)
-        self.addCleanup(visit.context.close)
-        return visit
 
 
 class LiveTest(PageTest):
@@ -308,7 +233,7 @@ class RestartTest(PageTest):
 def component(name, **fields):
     return {"id": name, "layers": 8, "held_layers": 6, "target_layers": 2, "held_bytes": "600", "charge_bytes": "600",
             "layer_bytes": "800", "use_id": "0", "granted_layers": 0, "lifetime": "LIFETIME_FORWARD", "refused": False,
-            **fields}
+            "session_id": "1", "release_asked": "2.5s", "release_overdue": False, **fields}
 
 
 class MockedTest(PageTest):
@@ -318,9 +243,9 @@ class MockedTest(PageTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.port = free_port()
-        cls.start([BIN / "vram-brokerd", f"--listen=unix:{cls.folder.name}/b.sock", f"--lock-dir={cls.folder.name}",
-                   f"--emulated-device=page-{os.getpid()}-m=64MiB", "--reserve=0", "--metrics-address=",
-                   f"--page-address=127.0.0.1:{cls.port}"])
+        cls.broker = cls.start([BIN / "vram-brokerd", f"--listen=unix:{cls.folder.name}/b.sock",
+                                f"--lock-dir={cls.folder.name}", f"--emulated-device=page-{os.getpid()}-m=64MiB",
+                                "--reserve=0", "--metrics-address=", f"--page-address=127.0.0.1:{cls.port}"])
         cls.url = f"http://127.0.0.1:{cls.port}/"
         page = cls.browser.new_page()
         cls.reach(page, cls.url)
@@ -334,7 +259,8 @@ class MockedTest(PageTest):
             "devices": [{"uuid": MARKUP, "capacity_bytes": "1000", "external_known": False,
                          **{f"{name}_bytes": amount for name, amount in classes.items()},
                          "draining_bytes": "600", "free_bytes": "500", "overcommitted_bytes": "100",
-                         "components": [component(MARKUP), component("late/c")]}],
+                         "components": [component(MARKUP),
+                                        component("late/c", release_asked="64s", release_overdue=True)]}],
             "sessions": [{"session_id": "1", "worker": "late", "pid": 7, "state": "SESSION_STATE_LOST",
                           "pool_bytes": "0", "unexplained_bytes": "9", "under_released": True, "overdue_targets": 1,
                           "recorded_bytes": "5"}],
@@ -374,13 +300,34 @@ class MockedTest(PageTest):
         expect(page.locator("#banners")).to_contain_text("is overcommitted")
         expect(page.locator("#waiting")).to_contain_text("1 min 5 s, too long")
         expect(page.locator("#waiting")).to_contain_text("late/c holds")
-        expect(page.locator("#releases")).to_contain_text("past its deadline")
+        expect(page.locator("#releases")).to_contain_text("1 min 4 s, past its deadline")
         expect(page.locator("#releases")).to_contain_text("4 layers")
         expect(page.locator("#sessions")).to_contain_text("lost")
         expect(page.locator("#sessions")).to_contain_text("5 B on record, not attached since")
         expect(page.locator("#ledger-legend")).to_contain_text("external not known")
         expect(page.locator("#ledger-legend")).to_contain_text("overcommitted 100 B")
         self.assertEqual(page.title(), "VRAM broker")
+
+    def test_a_broker_that_is_quiet_is_live_and_one_that_does_not_answer_is_not(self):
+        visit = self.visit(self.url)
+        page = visit.page
+        link = page.locator("#link-text")
+        expect(link).to_have_text("live", timeout=PATIENCE_MS)
+        # Nothing changes: that the broker is there is asked for, without a word of it lost.
+        asked = len([url for url in visit.asked if url.endswith("api/events")])
+        for _ in range(200):
+            self.assertEqual(link.text_content(), "live")
+            if len([url for url in visit.asked if url.endswith("api/events")]) >= asked + 3:
+                break
+            page.wait_for_timeout(100)
+        else:
+            self.fail(f"not asked for: {visit.asked}")
+        self.broker.send_signal(signal.SIGSTOP)
+        try:
+            expect(link).to_have_text("connection lost", timeout=PATIENCE_MS)
+        finally:
+            self.broker.send_signal(signal.SIGCONT)
+        expect(link).to_have_text("live", timeout=PATIENCE_MS)
 
     def test_where_no_more_may_watch_the_picture_is_asked_for(self):
         def answer(route):

@@ -6,7 +6,9 @@ import { addDecisions, addPicture, drawTimeline, seed } from "./timeline.js";
 import { now, remember, takePicture, view } from "./view.js";
 
 const DRAW = 250;
-// Without a sign of life for so long the connection counts as lost: the broker gives one every 2 s.
+// Events come when something has changed. Where none came for so long the broker is asked whether it is there, and
+// counts as lost where it does not answer as soon.
+const QUIET = 3000;
 const SILENCE = 6000;
 const RETRY = 3000;
 
@@ -17,6 +19,7 @@ let trouble = "";
 let seeded = false;
 // Of decisions: one request at a time, at most one a second.
 let asking = false;
+let pinging = false;
 let stale = true;
 let askedAt = 0;
 
@@ -41,12 +44,24 @@ function connect() {
     heard();
     showPicture(JSON.parse(event.data));
   });
-  source.addEventListener("alive", heard);
+  source.addEventListener("open", heard);
   source.addEventListener("error", () => {
     live = false;
     // A refusal closes the source for good; a lost connection it takes up again by itself.
     if (source.readyState === EventSource.CLOSED) askInstead();
   });
+}
+
+async function ping() {
+  if (pinging || source?.readyState !== EventSource.OPEN) return;
+  pinging = true;
+  try {
+    await fetch("api/events", { method: "HEAD", signal: AbortSignal.timeout(QUIET) });
+    view.heardAt = Date.now();
+  } catch {
+    live = false;
+  }
+  pinging = false;
 }
 
 // While events are refused the picture is asked for, now and then.
@@ -115,7 +130,7 @@ function showBanners() {
 }
 
 function showLink() {
-  if (live && Date.now() - view.heardAt > SILENCE) live = false;
+  if (live && Date.now() - view.heardAt > QUIET) ping();
   const state = live ? "live" : view.picture ? "lost" : "";
   document.getElementById("link-mark").className = state;
   const texts = { live: "live", lost: trouble ? "asked for" : "connection lost", "": "connecting" };

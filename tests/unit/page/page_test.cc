@@ -1,119 +1,26 @@
-// The page over real sockets: what is answered to what, within which bounds.
+// What is answered to what, within which bounds.
 #include "broker/page/page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
-#include <algorithm>
-#include <atomic>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "broker/observe/unique_fd.h"
-#include "tests/http_get.h"
-#include "tests/poll.h"
+#include "tests/unit/page/page_fixture.h"
 
 namespace vrambroker::page {
 namespace {
 
-using observe::UniqueFd;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
-
-// Sends what is given, and what comes back until the other side ends.
-std::string Talk(const std::string& address, const std::string& sent) {
-  const UniqueFd fd(ConnectToLoopback(address));
-  if (!fd.valid()) return "no connection";
-  (void)!send(fd.get(), sent.data(), sent.size(), MSG_NOSIGNAL);
-  std::string answer;
-  char buffer[4096];
-  for (ssize_t n; (n = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) {
-    answer.append(buffer, static_cast<size_t>(n));
-  }
-  return answer;
-}
-
-std::string Request(const std::string& method, const std::string& path, const std::string& host) {
-  return absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: ", host, "\r\n\r\n");
-}
-
-// One who watches /api/events, and reads when it is told to.
-class Browser {
- public:
-  explicit Browser(const std::string& address) : fd_(ConnectToLoopback(address)) {
-    const std::string request = Request("GET", "/api/events", address);
-    (void)!send(fd_.get(), request.data(), request.size(), MSG_NOSIGNAL);
-    timeval patience{20, 0};
-    setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  }
-  // Reads until this has come; false: the end, or 20 s without anything.
-  bool ReadUntil(const std::string& wanted) {
-    char buffer[65536];
-    for (size_t from = 0; text_.find(wanted, from) == std::string::npos;) {
-      const ssize_t got = recv(fd_.get(), buffer, sizeof(buffer), 0);
-      if (got <= 0) return false;
-      from = text_.size() - std::min(text_.size(), wanted.size());
-      text_.append(buffer, static_cast<size_t>(got));
-    }
-    return true;
-  }
-  const std::string& text() const { return text_; }
-  void Forget() { text_.clear(); }
-
- private:
-  const UniqueFd fd_;
-  std::string text_;
-};
-
-class PageTest : public testing::Test {
- protected:
-  PageTest() {
-    sources_.picture = [] { return Sources::Answer(R"({"picture":1})"); };
-    sources_.decisions = [](uint64_t after, int limit) {
-      return Sources::Answer(absl::StrCat("[", after, ",", limit, "]"));
-    };
-    sources_.explanation = [](uint64_t id) -> Sources::Answer {
-      if (id > 9) return absl::NotFoundError("decisions 1 to 9 are known");
-      return absl::StrCat("{\"id\":", id, "}");
-    };
-    sources_.watch.begin = [this](const std::shared_ptr<Watchers>&) {
-      ++begun_;
-      return absl::OkStatus();
-    };
-    sources_.watch.end = [this] { ++ended_; };
-  }
-
-  void Open(const Limits& limits = {}) {
-    auto opened = Page::Open("127.0.0.1:0", sources_, limits);
-    ASSERT_TRUE(opened.ok()) << opened.status();
-    page_ = *std::move(opened);
-  }
-  const std::string& address() const { return page_->address(); }
-  std::string Get(const std::string& path) const { return HttpGet(address(), path); }
-  void Publish(const std::string& text) {
-    page_->watchers()->Publish(std::make_shared<Frame>([this, text] {
-      ++made_;
-      return text;
-    }));
-  }
-  bool Watching(size_t count) {
-    return WaitFor([&] { return page_->watchers()->count() == count; });
-  }
-
-  Sources sources_;
-  std::atomic<int> begun_{0};
-  std::atomic<int> ended_{0};
-  std::atomic<int> made_{0};
-  std::unique_ptr<Page> page_;
-};
 
 TEST_F(PageTest, ServesItsFilesWithTheirTypes) {
   Open();
@@ -158,12 +65,40 @@ TEST_F(PageTest, SaysWhatIsWrongWithAQuestion) {
       {"/other", "404", "nothing is at /other"},
       {"/../options.cc", "404", "nothing is at"},
       {"/%2e%2e/etc/passwd", "404", "nothing is at"},
+      {"/a%1b%5b31m%0d%0aSet-Cookie:x", "404", "nothing is at /a\\x1b[31m\\r\\nSet-Cookie:x"},
+      {"/api/decisions?after=%00%9b", "400", "after: '\\x00\\x9b' given"},
+      {"/api/decisions?limit=1&limit=1", "400", "limit: given twice, once is allowed"},
+      {"/api/decisions?limit=1&limit=2", "400", "limit: given twice, once is allowed"},
+      {"/api/decisions?limits=1", "400",
+       "'limits' is no key of the query here; after, limit are allowed"},
+      {"/api/explain?id=1&x%07=1", "400", "'x\\x07' is no key of the query here; id is allowed"},
+      {"/api/picture?now=1", "400", "'now' is no key of the query here; none is allowed"},
+      {"/api/events?after=1", "400", "'after' is no key"},
+      {"/?devices=a", "400", "'devices' is no key of the query here; device, from, to are allowed"},
   };
   for (const auto& one : kCases) {
     EXPECT_THAT(Get(one.path), AllOf(StartsWith(absl::StrCat("HTTP/1.1 ", one.status)),
                                      HasSubstr("text/plain"), HasSubstr(one.why)))
         << one.path;
   }
+  EXPECT_THAT(Get("/?device=GPU-0&from=1&to=2"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(PageTest, WhatARequestBringsAlongHasALengthThatCanBe) {
+  Open();
+  const auto with = [this](const std::string& headers) {
+    return Talk(address(), absl::StrCat("GET /api/picture HTTP/1.1\r\nHost: ", address(), "\r\n",
+                                        headers, "\r\n"));
+  };
+  EXPECT_THAT(with("Content-Length: 0\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(with("Content-Length: 3\r\n"), StartsWith("HTTP/1.1 200"));
+  for (const char* bad : {"-1", "16385", "99999999999999999999", "1x", "0x10", "1, 1"}) {
+    EXPECT_THAT(with(absl::StrCat("Content-Length: ", bad, "\r\n")),
+                AllOf(StartsWith("HTTP/1.1 400"),
+                      HasSubstr(absl::StrCat("Content-Length: '", bad, "' given"))));
+  }
+  EXPECT_THAT(with("Content-Length: 1\r\nContent-Length: 2\r\n"),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("given more than once")));
 }
 
 TEST_F(PageTest, EveryAnswerIsSafeToShow) {
@@ -188,7 +123,7 @@ TEST_F(PageTest, ChangesNothing) {
   }
   const std::string body = absl::StrCat("POST / HTTP/1.1\r\nHost: ", address(),
                                         "\r\nContent-Length: 9999999999\r\n\r\nxyz");
-  EXPECT_THAT(Talk(address(), body), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Talk(address(), body), StartsWith("HTTP/1.1 400"));
 }
 
 TEST_F(PageTest, HeadHasNoBody) {
@@ -256,61 +191,6 @@ TEST_F(PageTest, ARequestHasABoundInBytesAndTime) {
   EXPECT_THAT(Get("/api/picture"), StartsWith("HTTP/1.1 200")) << "and serves the next";
 }
 
-TEST_F(PageTest, WatchersGetTheNewestPictureMadeOnceForAll) {
-  Open();
-  Browser first(address()), second(address());
-  ASSERT_TRUE(Watching(2));
-  Publish(R"({"n":1})");
-  EXPECT_TRUE(first.ReadUntil("event: picture\ndata: {\"n\":1}\n\n"));
-  EXPECT_TRUE(second.ReadUntil("event: picture\ndata: {\"n\":1}\n\n"));
-  EXPECT_THAT(first.text(), HasSubstr("Content-Type: text/event-stream"));
-  EXPECT_EQ(made_, 1);
-  EXPECT_EQ(begun_, 1) << "one source for all";
-  Publish(R"({"n":2})");
-  EXPECT_TRUE(first.ReadUntil("{\"n\":2}"));
-}
-
-TEST_F(PageTest, AWatcherHearsThatTheBrokerIsThere) {
-  Limits limits;
-  limits.alive = absl::Milliseconds(10);
-  Open(limits);
-  Browser browser(address());
-  EXPECT_TRUE(browser.ReadUntil("event: alive\ndata: 1"));
-}
-
-TEST_F(PageTest, WhenTheLastOneLeavesNoPictureIsWanted) {
-  Limits limits;
-  limits.alive = absl::Milliseconds(10);
-  Open(limits);
-  {
-    Browser browser(address());
-    ASSERT_TRUE(Watching(1));
-    Publish("{}");
-    ASSERT_TRUE(browser.ReadUntil("event: picture"));
-  }
-  EXPECT_TRUE(Watching(0));
-  EXPECT_EQ(ended_, 1);
-  Browser again(address());
-  ASSERT_TRUE(Watching(1));
-  EXPECT_EQ(begun_, 2);
-  EXPECT_TRUE(again.ReadUntil("event: alive"));
-  EXPECT_THAT(again.text(), Not(HasSubstr("event: picture"))) << "an old one is not shown as new";
-}
-
-TEST_F(PageTest, The33rdWatcherIsRefusedWithTheReason) {
-  Open();
-  std::vector<std::unique_ptr<Browser>> browsers;
-  for (int i = 0; i < 32; ++i) browsers.push_back(std::make_unique<Browser>(address()));
-  ASSERT_TRUE(Watching(32));
-  Browser refused(address());
-  EXPECT_TRUE(refused.ReadUntil("32 watch this page, at most 32 may"));
-  EXPECT_THAT(refused.text(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After: 5")));
-  EXPECT_THAT(Get("/api/picture"), StartsWith("HTTP/1.1 200")) << "others are served";
-  Publish("{}");
-  for (const auto& browser : browsers) EXPECT_TRUE(browser->ReadUntil("event: picture"));
-  EXPECT_EQ(made_, 1);
-}
-
 TEST_F(PageTest, PastTheBoundOfConnectionsTheAnswerIs503) {
   Limits limits;
   limits.connections = 2;
@@ -319,40 +199,6 @@ TEST_F(PageTest, PastTheBoundOfConnectionsTheAnswerIs503) {
   ASSERT_TRUE(Watching(2));
   EXPECT_THAT(Get("/api/picture"),
               AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("as many connections")));
-}
-
-TEST_F(PageTest, ASlowReaderHoldsNobodyUpAndIsCutOff) {
-  Limits limits;
-  limits.write_time = absl::Seconds(1);
-  limits.alive = absl::Milliseconds(20);
-  Open(limits);
-  Browser slow(address()), quick(address());
-  ASSERT_TRUE(Watching(2));
-  const std::string large(4 << 20, 'x');
-  int number = 0;
-  // More than the sockets take, while `slow` reads nothing.
-  for (int i = 0; i < 4; ++i) {
-    const std::string text = absl::StrCat("[", ++number, ",\"", large, "\"]");
-    const absl::Time began = absl::Now();
-    Publish(text);
-    EXPECT_LT(absl::Now() - began, absl::Milliseconds(500)) << "publishing waits for nobody";
-    EXPECT_TRUE(quick.ReadUntil(absl::StrCat("data: [", number, ",")));
-    EXPECT_TRUE(quick.ReadUntil("x\"]\n"));
-    quick.Forget();
-  }
-  EXPECT_TRUE(Watching(1)) << "the slow one is gone, the other one stays";
-  EXPECT_TRUE(quick.ReadUntil("event: alive"));
-}
-
-TEST_F(PageTest, ASourceThatDoesNotBeginIsSaid) {
-  sources_.watch.begin = [](const std::shared_ptr<Watchers>&) {
-    return absl::ResourceExhaustedError("64 watch the picture");
-  };
-  Open();
-  Browser browser(address());
-  EXPECT_TRUE(browser.ReadUntil("64 watch the picture"));
-  EXPECT_THAT(browser.text(), StartsWith("HTTP/1.1 503"));
-  EXPECT_EQ(page_->watchers()->count(), 0u);
 }
 
 TEST_F(PageTest, EndsAtOnce) {
@@ -366,7 +212,7 @@ TEST_F(PageTest, EndsAtOnce) {
   page_.reset();
   EXPECT_LT(absl::Now() - began, absl::Seconds(1));
   EXPECT_EQ(watchers->count(), 0u);
-  EXPECT_FALSE(watchers->Add().ok());
+  EXPECT_FALSE(watchers->Add(absl::ZeroDuration()).ok());
   for (const auto& browser : browsers) EXPECT_FALSE(browser->ReadUntil("event: never"));
 }
 

@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "broker/observe/unique_fd.h"
 #include "broker/server/server.h"
 #include "tests/http_get.h"
+#include "tests/poll.h"
 #include "tests/unit/server/server_fixture.h"
 
 namespace vrambroker::server {
@@ -31,10 +36,11 @@ class PageSourceTest : public ServerTest {
 };
 
 // Reads events until this has come, for 20 s without anything at most.
-bool ReadUntil(int fd, const std::string& wanted) {
+bool ReadUntil(int fd, const std::string& wanted, std::string* all = nullptr) {
   const timeval patience{20, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  std::string text;
+  std::string own;
+  std::string& text = all == nullptr ? own : *all;
   char buffer[4096];
   while (text.find(wanted) == std::string::npos) {
     const ssize_t got = recv(fd, buffer, sizeof(buffer), 0);
@@ -79,6 +85,32 @@ TEST_F(PageSourceTest, WatchersSeeChangesAndTheEnd) {
   server_->Stop();
   EXPECT_LT(absl::Now() - began, absl::Seconds(2));
   EXPECT_FALSE(ReadUntil(fd.get(), "event: never"));
+}
+
+// The driver is read fifty times a second meanwhile.
+TEST_F(PageSourceTest, WatchersAreSentNothingWhileNothingButTheTimeChanges) {
+  std::atomic<int> readings{0};
+  Options options = MakeOptions();
+  options.page_address = "127.0.0.1:0";
+  ServerExtras extras;
+  extras.log_descriptor = -1;
+  extras.on_step = [&readings](const core::Event& event, absl::Duration) {
+    readings += std::holds_alternative<core::ReadingEvent>(event) ? 1 : 0;
+  };
+  auto server = Server::Start(options, extras);
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  const observe::UniqueFd fd(ConnectToLoopback(server_->page_address()));
+  const std::string request = "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  ASSERT_EQ(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(request.size()));
+  ASSERT_TRUE(WaitFor([&] { return readings > 100; }));
+  Session session(Connect(), MakeAttach("w", 8));
+  std::string text;
+  ASSERT_TRUE(ReadUntil(fd.get(), "\"id\":\"w/c\"", &text));
+  const std::vector<std::string> pictures = absl::StrSplit(text, "event: picture");
+  EXPECT_LE(pictures.size(), 4u) << "the first, with the first reading, and with the session";
+  EXPECT_THAT(pictures.back(), HasSubstr(absl::StrCat("\"session_id\":\"", session.id(), "\"")));
 }
 
 TEST_F(PageSourceTest, APortThatIsTakenStopsABrokerThatWasAskedForIt) {
