@@ -86,21 +86,27 @@ std::string Misfit(const sim::Workload& w) {
 std::string Loss(const sim::Workload& w, const sim::WhatIf& what_if) {
   const sim::Result& r = what_if.result;
   const Losses losses = LossesOf(r);
-  std::string out = absl::StrFormat("  %d requests lose %.3f s to loading in all: the first %.3f s",
-                                    r.requests.size(), r.stall_seconds, losses.first);
-  if (r.requests.size() > 1) {
-    absl::StrAppendFormat(&out, ", a later one %.3f s (p50), %.3f s at most", losses.middle,
-                          losses.most);
+  const bool one = r.requests.size() == 1;
+  std::string out;
+  if (one) {
+    out =
+        absl::StrFormat("  1 request loses %.3f s to loading. From its arrival it takes %.3f s.\n",
+                        r.stall_seconds, r.request_p50_seconds);
+  } else {
+    out = absl::StrFormat(
+        "  %d requests lose %.3f s to loading in all: the first %.3f s, a later one %.3f s (p50), "
+        "%.3f s at most.\n  From their arrival they take %.3f s (p50), %.3f s (p95).\n",
+        r.requests.size(), r.stall_seconds, losses.first, losses.middle, losses.most,
+        r.request_p50_seconds, r.request_p95_seconds);
   }
-  absl::StrAppendFormat(&out, ".\n  From their arrival they take %.3f s (p50), %.3f s (p95).\n",
-                        r.request_p50_seconds, r.request_p95_seconds);
   const std::string least =
       what_if.stall_at_best < 0.0005
           ? "nothing"
           : absl::StrFormat("no more than the first loads, %.3f s in all", what_if.stall_at_best);
   const bool best = w.device.capacity_bytes >= what_if.capacity_at_best;
-  absl::StrAppendFormat(&out, "  From a card of %s on they %s %s.\n",
-                        RenderBytes(what_if.capacity_at_best), best ? "lose" : "would lose", least);
+  absl::StrAppendFormat(&out, "  From a card of %s on %s %s %s.\n",
+                        RenderBytes(what_if.capacity_at_best), one ? "it" : "they",
+                        best ? (one ? "loses" : "lose") : "would lose", least);
   return out;
 }
 

@@ -222,6 +222,19 @@ TEST(Plan, SaysWhatStaysAndWhatIsLost) {
   EXPECT_THAT(end.out, HasSubstr("would lose no more than the first loads, 0.646 s in all."));
 }
 
+TEST(Plan, OfOneRequestSpeaksOfOne) {
+  std::ifstream file(kQwen);
+  nlohmann::json workload = nlohmann::json::parse(file);
+  workload["runs"].erase(workload["runs"].begin() + 1, workload["runs"].end());
+  const std::string path = testing::TempDir() + "/plan_of_one.json";
+  std::ofstream(path) << workload.dump();
+  const End end = Planned({path, "--no-load-ahead"});
+  EXPECT_EQ(end.status, 0) << end.error;
+  EXPECT_THAT(end.out,
+              HasSubstr("  1 request loses 0.646 s to loading. From its arrival it takes"));
+  EXPECT_THAT(end.out, HasSubstr(" on it loses no more than the first loads"));
+}
+
 TEST(Plan, TheCardThatLosesNothingMoreIsTheLeastOne) {
   const End end = Planned({kQwen, "--format=json", "--no-load-ahead"});
   EXPECT_EQ(end.status, 0) << end.error;
