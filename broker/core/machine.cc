@@ -29,6 +29,8 @@ Machine::Impl::Impl(const Config& c, std::vector<DeviceSpec> devices, std::vecto
     const std::string uuid = device.spec.uuid;
     VRAM_CHECK(state.devices.emplace(uuid, std::move(device)).second);
   }
+  // What comes late of a session with an earlier broker is then of no session here.
+  last_session = std::max<uint64_t>(config.epoch.value(), 1) - 1;
   Adopt(std::move(recorded));
 }
 

@@ -90,6 +90,8 @@ class Machine {
   void CheckInvariants() const;
 
  private:
+  // For tests that try every order of events: they copy a machine and tell states apart.
+  friend class MachineInspection;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -14,6 +14,9 @@
 namespace vrambroker::server {
 namespace {
 
+// Sessions are numbered on from the epoch: this many at least lie between two.
+constexpr uint64_t kLeastBetweenEpochs = uint64_t{1} << 20;
+
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 // Broken certificates are logged this soon after they were written, even if nobody connects.
 constexpr absl::Duration kLookAtCertificates = absl::Seconds(10);
@@ -94,7 +97,9 @@ EngineHooks Server::Parts::MakeHooks() {
 // Above every earlier one, whatever the clock says.
 core::Epoch Server::Parts::NewEpoch() {
   auto epoch = static_cast<uint64_t>(absl::ToUnixMicros(clock.Now()));
-  for (const Device& device : devices) epoch = std::max(epoch, device.record->newest_epoch() + 1);
+  for (const Device& device : devices) {
+    epoch = std::max(epoch, device.record->newest_epoch() + kLeastBetweenEpochs);
+  }
   for (const Device& device : devices) {
     device.record->PutEpoch(epoch);
     if (device.record->why().empty()) continue;

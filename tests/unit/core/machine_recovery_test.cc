@@ -203,6 +203,19 @@ TEST_F(Recovery, ADriverThatCannotBeReadIsNotWaitedForPastTheWindow) {
   EXPECT_TRUE(Granted(call, &w, "m").has_value());
 }
 
+TEST_F(Recovery, WhatComesLateOfASessionWithAnEarlierBrokerIsOfNoSessionHere) {
+  Build(10 * kGiB);
+  Worker w = NewModel("w", 4);
+  Attach(&w);
+  const Worker late = w;
+  config_.epoch = Epoch(1000);
+  Restart({});
+  Attach(&w);
+  EXPECT_GT(w.session, late.session);
+  EXPECT_TRUE(absl::IsAborted(Refused(Begin(late, "1", "m"))));
+  EXPECT_EQ(ledger().in_use, Bytes());
+}
+
 TEST_F(Recovery, RecordsOfOtherDevicesAndOfNothingAreNoRecovery) {
   Worker holder = NewModel("holder", 4);
   Owner elsewhere = OwnerOf(holder, kGiB);
