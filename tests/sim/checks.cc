@@ -41,6 +41,8 @@ void Checks::Before() { charges_before_ = ChargesOf(ledger_); }
 void Checks::Restart(const std::vector<core::Owner>& owners) {
   ledger_.Restart(owners);
   waiting_.clear();
+  groups_.clear();
+  peers_.clear();
   newest_use_ = 0;
   deaths_.clear();
 }
@@ -57,12 +59,14 @@ void Checks::After(const core::Event& event, const core::Effects& effects, absl:
   }
   ledger_.Note(event, effects, now);
   waiting_ = ledger_.waited();
+  NoteGroups();
   const core::Picture picture = machine_->GetPicture(now);
   CheckDrops(event, picture, now);
   Compare(picture);
   CheckNothingGrew(event, picture);
   CheckRunningUses(picture, effects);
   CheckAnswers(effects, now);
+  CheckLevels(picture);
 }
 
 // The machine's ledger is what the history of messages says.
@@ -165,6 +169,7 @@ void Checks::CheckAnswers(const core::Effects& effects, absl::Time now) {
         answer == nullptr ? nullptr : std::get_if<core::BeginAnswer>(&answer->result);
     if (begin != nullptr && begin->use.value() > newest_use_) later.insert(begin->use.value());
   }
+  std::vector<Granted> granted;
   for (const core::Effect& effect : effects) {
     const auto* answer = std::get_if<core::Answer>(&effect);
     if (answer == nullptr) continue;
@@ -174,11 +179,14 @@ void Checks::CheckAnswers(const core::Effects& effects, absl::Time now) {
     waiting_.erase(it);
     if (const auto* begin = std::get_if<core::BeginAnswer>(&answer->result)) {
       // An older one is only said again.
-      if (later.erase(begin->use.value()) > 0) CheckGrant(asked, later, now);
+      if (later.erase(begin->use.value()) == 0) continue;
+      CheckGrant(asked, later, now);
+      granted.push_back({asked, begin->resident});
     } else if (const auto* status = std::get_if<absl::Status>(&answer->result)) {
       CheckRefusal(asked, *status);
     }
   }
+  CheckGroupGrants(granted);
   for (const auto& [pid, worker] : ledger_.workers()) {
     for (const auto& [name, c] : worker.components) {
       if (c.use.has_value()) newest_use_ = std::max(newest_use_, c.use->id);
@@ -212,14 +220,18 @@ void Checks::CheckGrant(const ReferenceLedger::Waiting& granted, const std::set<
       (device.capacity - device.reserve).count() - ledger_.Permanent(device.uuid);
   const auto key = [&](const ReferenceLedger::Waiting& w) {
     const uint64_t holder = HolderOrder(w.spec, later);
-    const bool aged = now - w.arrived >= scenario_.config.max_wait || holder != 0;
-    return std::make_tuple(!aged, aged ? 0 : -w.spec.priority, holder != 0 ? holder : w.order,
-                           w.order);
+    // A group has the place of its oldest member.
+    const ReferenceLedger::Waiting& first =
+        w.spec.group.empty() ? w : groups_.at(w.spec.group).first;
+    const bool aged = now - first.arrived >= scenario_.config.max_wait || holder != 0;
+    return std::make_tuple(!aged, aged ? 0 : -first.spec.priority,
+                           holder != 0 ? holder : first.order, w.order);
   };
   const ReferenceLedger::Waiting* first = nullptr;
   for (const auto& [call, other] : waiting_) {
     if (!ledger_.workers().contains(other.pid)) continue;
     if (ledger_.workers().at(other.pid).device != device.uuid) continue;
+    if (!other.spec.group.empty() && !groups_.at(other.spec.group).complete()) continue;
     if (key(other) < key(granted) && (first == nullptr || key(other) < key(*first))) {
       first = &other;
     }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "broker/core/machine.h"
@@ -36,6 +37,19 @@ class Checks {
   const ReferenceLedger& ledger() const { return ledger_; }
 
  private:
+  // A component of a process.
+  using Key = std::pair<int32_t, std::string>;
+  // A use that has begun in this step.
+  struct Granted {
+    ReferenceLedger::Waiting asked;
+    int resident = 0;
+  };
+  // A shard group that waits while the step decides.
+  struct Group {
+    ReferenceLedger::Waiting first;  // its oldest member
+    std::set<Key> members;
+    bool complete() const { return static_cast<int>(members.size()) == first.spec.group_size; }
+  };
   struct Death {
     absl::Time noticed;
     uint64_t reading_begun_after = 0;  // newest reading that had begun before it was noticed
@@ -45,6 +59,10 @@ class Checks {
   void CheckNothingGrew(const core::Event& event, const core::Picture& picture);
   void CheckRunningUses(const core::Picture& picture, const core::Effects& effects);
   void CheckAnswers(const core::Effects& effects, absl::Time now);
+  // checks_groups.cc
+  void NoteGroups();
+  void CheckGroupGrants(const std::vector<Granted>& granted);
+  void CheckLevels(const core::Picture& picture);
   void CheckGrant(const ReferenceLedger::Waiting& granted, const std::set<uint64_t>& later,
                   absl::Time now);
   uint64_t HolderOrder(const core::UseSpec& use, const std::set<uint64_t>& later) const;
@@ -60,6 +78,9 @@ class Checks {
   ReferenceLedger ledger_;
   std::map<std::string, int64_t> charges_before_;         // by component id and pid
   std::map<uint64_t, ReferenceLedger::Waiting> waiting_;  // as the step decides
+  std::map<std::string, Group> groups_;
+  // Of components, the others of their newest shard group.
+  std::map<Key, std::set<Key>> peers_;
   uint64_t newest_use_ = 0;
   std::map<int32_t, Death> deaths_;
   std::map<std::string, uint64_t> newest_reading_;  // begun, by device

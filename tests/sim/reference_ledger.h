@@ -38,6 +38,8 @@ class ReferenceLedger {
 
     int64_t LayerBytes(int layers) const { return spec.layers.Of(layers).count(); }
     int ChargedLayers() const;
+    // The newest that was sent.
+    int Target() const { return targets.empty() ? held : targets.rbegin()->second; }
     int64_t Charge() const;
   };
   struct Worker {

@@ -61,6 +61,42 @@ Faults MakeFaults(Random* random) {
   return f;
 }
 
+core::DeviceSpec MakeDevice(Random* random, int number, bool has_probe) {
+  core::DeviceSpec device;
+  device.uuid = absl::StrCat("GPU-", number);
+  device.capacity = core::Bytes(random->Between(4, 24) << 30);
+  device.reserve = core::Bytes(random->Between(0, 512) * kMiB);
+  device.link_rate = static_cast<double>(random->Between(2, 30)) * 1e9;
+  device.has_probe = has_probe;
+  return device;
+}
+
+// Two or three workers, each on a device of its own, which others share.
+void AddGroup(Random* random, Scenario* s) {
+  GroupPlan group;
+  group.name = "shards";
+  const int members = static_cast<int>(random->Between(2, 3));
+  while (static_cast<int>(s->devices.size()) < members) {
+    s->devices.push_back(
+        MakeDevice(random, static_cast<int>(s->devices.size()), s->probe != Probe::kNone));
+  }
+  int64_t least = s->devices[0].capacity.count();
+  for (const core::DeviceSpec& d : s->devices) least = std::min(least, d.capacity.count());
+  ComponentPlan shard = MakeComponent(random, "shard", least);
+  shard.permanent = false;
+  group.layers = static_cast<int>(shard.layers.size());
+  for (int i = 0; i < members; ++i) {
+    WorkerPlan worker;
+    worker.name = absl::StrCat("s", i);
+    worker.device = s->devices[static_cast<size_t>(i)].uuid;
+    worker.caching = random->Chance(0.4);
+    worker.components.push_back(shard);
+    group.members.emplace_back(worker.name, shard.name);
+    s->workers.push_back(std::move(worker));
+  }
+  s->groups.push_back(std::move(group));
+}
+
 }  // namespace
 
 uint64_t Random::Next() {
@@ -91,13 +127,7 @@ Scenario MakeScenario(uint64_t seed, int steps) {
   s.probe = static_cast<Probe>(random.Below(3));
   const int devices = random.Chance(0.25) ? 2 : 1;
   for (int i = 0; i < devices; ++i) {
-    core::DeviceSpec device;
-    device.uuid = absl::StrCat("GPU-", i);
-    device.capacity = core::Bytes(random.Between(4, 24) << 30);
-    device.reserve = core::Bytes(random.Between(0, 512) * kMiB);
-    device.link_rate = static_cast<double>(random.Between(2, 30)) * 1e9;
-    device.has_probe = s.probe != Probe::kNone;
-    s.devices.push_back(device);
+    s.devices.push_back(MakeDevice(&random, i, s.probe != Probe::kNone));
   }
   s.driver_lag =
       random.Chance(0.4) ? absl::Milliseconds(random.Between(1, 3000)) : absl::Duration();
@@ -130,6 +160,7 @@ Scenario MakeScenario(uint64_t seed, int steps) {
   // By totals, a held use hides what others have until it ends: what it waits for may wait for
   // that.
   s.nested = random.Chance(0.3) && s.probe != Probe::kTotals && !s.pids_elsewhere ? 0.1 : 0;
+  if (random.Chance(0.35)) AddGroup(&random, &s);
   return s;
 }
 

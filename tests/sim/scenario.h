@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -48,6 +49,13 @@ struct WorkerPlan {
   bool liar = false;
 };
 
+// Members of a stage that is sharded, each on a device of its own: worker and component.
+struct GroupPlan {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> members;
+  int layers = 0;  // of each
+};
+
 enum class Probe { kNone, kTotals, kByProcess };
 
 // Chances, each at its own occasion; faults come only while they are switched on.
@@ -75,6 +83,7 @@ struct Scenario {
   core::Config config;
   std::vector<core::DeviceSpec> devices;
   std::vector<WorkerPlan> workers;
+  std::vector<GroupPlan> groups;
   int drivers = 0;
   Probe probe = Probe::kNone;
   // The driver lists processes by the pids of another namespace than the broker's, which does not

@@ -39,7 +39,7 @@ void RunSeeds(uint64_t first, int64_t steps) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int64_t kSteps = 40'000;
 #else
-constexpr int64_t kSteps = 250'000;
+constexpr int64_t kSteps = 600'000;
 #endif
 
 int64_t Steps() { return FromEnvironment("VRAM_SIM_STEPS", kSteps); }
@@ -50,7 +50,7 @@ TEST(Simulation, GuaranteesHoldInFreshRuns) {
   const int64_t now = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
   const int64_t base = FromEnvironment("VRAM_SIM_SEED", now * 1000);
   std::cout << "seeds from " << base << "\n";
-  RunSeeds(static_cast<uint64_t>(base), Steps() / 2);
+  RunSeeds(static_cast<uint64_t>(base), Steps() * 2 / 3);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ void WorkerProcess::Ask() {
 void WorkerProcess::Ask(const std::string& component, const Wanted& wanted) {
   const auto it = components_.find(component);
   if (!alive() || it == components_.end()) {
-    world_.time.After(absl::ZeroDuration(), wanted.over);
+    if (wanted.over) world_.time.After(absl::ZeroDuration(), wanted.over);
     return;
   }
   if (stopped()) {
@@ -141,7 +141,14 @@ void WorkerProcess::Ask(const std::string& component, const Wanted& wanted) {
   use.request.set_passes(wanted.passes);
   use.request.set_activation_bytes(wanted.activation);
   use.over = wanted.over;
+  if (wanted.group.empty()) return Ask(&it->second, std::move(use));
+  use.request.mutable_shard_group()->set_name(wanted.group);
+  use.request.mutable_shard_group()->set_size(wanted.members);
+  use.request.set_min_resident_layers(wanted.min_resident);
+  use.request.set_max_resident_layers(wanted.max_resident);
   Ask(&it->second, std::move(use));
+  // Others of the group may never ask.
+  GiveUpAfter(&it->second, last_ticket_, world_.random.Delay(absl::Seconds(1), absl::Seconds(30)));
 }
 
 void WorkerProcess::Ask(Component* c, Use use) {
@@ -152,7 +159,11 @@ void WorkerProcess::Ask(Component* c, Use use) {
   c->uses.emplace(ticket, std::move(use));
   Step(asked);
   if (!world_.Fault(world_.scenario.faults.give_up)) return;
-  Later(world_.random.Delay(absl::Duration(), absl::Seconds(1)), [this, c, ticket] {
+  GiveUpAfter(c, ticket, world_.random.Delay(absl::Duration(), absl::Seconds(1)));
+}
+
+void WorkerProcess::GiveUpAfter(Component* c, client::Ticket ticket, absl::Duration patience) {
+  Later(patience, [this, c, ticket] {
     const auto it = c->uses.find(ticket);
     if (it == c->uses.end() || it->second.granted) return;
     Forget(c, ticket);

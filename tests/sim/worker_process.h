@@ -21,6 +21,12 @@ struct Wanted {
   int passes = 1;
   int64_t activation = 0;
   std::function<void()> over;
+  // As a member of a shard group of so many, with these layers at least and at most. Empty: of
+  // none.
+  std::string group;
+  int members = 0;
+  int min_resident = 0;
+  int max_resident = 0;
 };
 
 class WorkerProcess : public Peer {
@@ -83,6 +89,8 @@ class WorkerProcess : public Peer {
   void Do(const client::TrimPool& e) override;
 
   void Ask(Component* c, Use use);
+  // Waits no longer than this.
+  void GiveUpAfter(Component* c, client::Ticket ticket, absl::Duration patience);
   Component* Of(client::Ticket ticket);
   void Forget(Component* c, client::Ticket ticket);
   // Whoever may have the component's lock next.

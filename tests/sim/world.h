@@ -19,6 +19,8 @@
 namespace vrambroker::simulation {
 
 class World {
+  static constexpr core::CallId kDrainCall{uint64_t{1} << 40};
+
  public:
   explicit World(Scenario scenario);
   ~World();
@@ -44,6 +46,8 @@ class World {
   void StartDriver(const std::string& name);
   // Programs and faults, each at times of its own.
   void Programs();
+  // All members ask for a use of it, one soon after the other.
+  void AskGroup(const GroupPlan& group);
   void Mischief();
   void PeriodicReadings();
   void KillOne();
@@ -77,6 +81,7 @@ class World {
   uint64_t wake_ = 0;
   uint64_t epoch_ = 1;
   int32_t last_pid_ = 1000;
+  int last_group_ = 0;
 };
 
 }  // namespace vrambroker::simulation
