@@ -35,13 +35,13 @@ Usage: ./run.sh COMMAND
   build                 optimised build of everything into ./build, programs in build/bin
   demo [--json FILE]    builds the programs, then runs the demo: the mission's table on emulated
                         cards (demo --help lists what else it takes)
-  test                  builds, then runs every test (labels unit, sim, e2e)
+  test                  builds, then runs every test (labels unit, sim, model, e2e)
   test --full           the same; then the planner against an integer program (scipy from PyPI, into
                         ~/.cache/vram-broker), the dashboards against their generator, the broker's
                         page in a browser (Playwright from PyPI, beside it), bugs that are planted one
                         by one for the tests to find, style, format, shell and clang-tidy checks,
-                        address, undefined behaviour and thread sanitizers over the unit and sim
-                        tests, a build by clang, one without the CUDA toolkit, and every fuzzer for a
+                        address, undefined behaviour and thread sanitizers over the unit, sim and
+                        model tests, a build by clang, one without the CUDA toolkit, and every fuzzer for a
                         number of runs from a fixed seed and from a fresh one
   test --full-only      only what --full adds
   bench                 builds, then measures planning, latencies and copy rates against their

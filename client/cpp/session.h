@@ -258,6 +258,8 @@ class Session {
   int layers(const std::string& component) const;
 
  private:
+  // For tests that try every order of events: they tell states apart.
+  friend class SessionInspection;
   struct Target {
     uint64_t generation = 0;
     int layers = 0;
