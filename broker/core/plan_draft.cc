@@ -225,6 +225,25 @@ void Draft::Unload(int gap) {
   loaded_[gap] = 0;
 }
 
+void Draft::Mark::Set(const Draft& d, int gap, int other) {
+  free_ = d.free_;
+  link_ = d.link_;
+  resident_ = d.resident_;
+  gaps_[0] = {gap, d.kept_[gap], d.loaded_[gap], d.loads_[gap]};
+  gaps_[1] = {other, d.kept_[other], d.loaded_[other], d.loads_[other]};
+}
+
+void Draft::Mark::TakeBack(Draft* d) const {
+  d->free_ = free_;
+  d->link_ = link_;
+  d->resident_ = resident_;
+  for (const OfGap& g : gaps_) {
+    d->kept_[g.gap] = g.kept;
+    d->loaded_[g.gap] = g.loaded;
+    d->loads_[g.gap] = g.loads;
+  }
+}
+
 double Draft::Score() const {
   double risked = 0;
   for (int i = 0; i < static_cast<int>(loaded_.size()); ++i) {

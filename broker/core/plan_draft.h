@@ -84,6 +84,25 @@ class Draft {
   void Load(int gap, int most);
   void Unload(int gap);
 
+  // What operations on one gap or two change, to be taken back: cheaper than a copy of it all.
+  // Requires loads to have begun.
+  class Mark {
+   public:
+    // As it is now. `other`: a second gap, or the same.
+    void Set(const Draft& draft, int gap, int other);
+    void TakeBack(Draft* draft) const;
+
+   private:
+    struct OfGap {
+      int gap = 0, kept = 0, loaded = 0;
+      std::array<int64_t, kLoadReach> loads{};
+    };
+    std::array<OfGap, 2> gaps_;
+    std::vector<int64_t> free_;
+    std::vector<double> link_;
+    std::vector<int> resident_;
+  };
+
  private:
   // `sign` +1: bytes that need no longer be streamed in a pass of the use give link back.
   void ReturnLink(int use, int64_t bytes, double passes);

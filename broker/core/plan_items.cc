@@ -1,10 +1,28 @@
 #include "broker/core/plan_items.h"
 
 #include <algorithm>
-#include <tuple>
-#include <utility>
 
 namespace vrambroker::core {
+namespace {
+
+// What an item is ordered by; no two are alike.
+struct Key {
+  int last = 0;  // what has no value comes after what has, what has no next use after that
+  int span = 0;
+  double rank = 0;   // the highest first
+  double value = 0;  // the highest first
+  int place = 0;
+
+  friend bool operator<(const Key& a, const Key& b) {
+    if (a.last != b.last) return a.last < b.last;
+    if (a.rank != b.rank) return a.rank > b.rank;
+    if (a.value != b.value) return a.value > b.value;
+    if (a.span != b.span) return a.span < b.span;
+    return a.place < b.place;
+  }
+};
+
+}  // namespace
 
 std::vector<Item> MakeItems(const PlanModel& m) {
   const PlanProblem& p = m.p;
@@ -23,10 +41,10 @@ std::vector<Item> MakeItems(const PlanModel& m) {
 
 std::vector<Item> Sorted(const PlanModel& m, const std::vector<Item>& all, Order order) {
   const PlanProblem& p = m.p;
-  using Key = std::tuple<bool, bool, double, double, int>;
-  std::vector<std::pair<Key, Item>> keyed;
-  keyed.reserve(all.size());
+  std::vector<Key> keys;
+  keys.reserve(all.size());
   for (const Item& item : all) {
+    Key key;
     const bool free_of_value = item.value <= 0;
     double rank = item.value;
     if (order == Order::kByValueOverSpan) rank /= item.span;
@@ -35,14 +53,17 @@ std::vector<Item> Sorted(const PlanModel& m, const std::vector<Item>& all, Order
       rank = p.components[m.gaps[item.index].component].keep_rank;
     }
     const bool has_next = !item.is_gap || m.gaps[item.index].to != kNoUse;
-    keyed.emplace_back(
-        Key{free_of_value, free_of_value && !has_next, -rank, -item.value, item.span}, item);
+    key.last = !free_of_value ? 0 : has_next ? 1 : 2;
+    key.place = static_cast<int>(keys.size());
+    key.rank = rank;
+    key.value = item.value;
+    key.span = item.span;
+    keys.push_back(key);
   }
-  std::stable_sort(keyed.begin(), keyed.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(keys.begin(), keys.end());
   std::vector<Item> items;
-  items.reserve(keyed.size());
-  for (const auto& [key, item] : keyed) items.push_back(item);
+  items.reserve(keys.size());
+  for (const Key& key : keys) items.push_back(all[static_cast<size_t>(key.place)]);
   return items;
 }
 

@@ -33,8 +33,10 @@ void LoadSearch::Improve(const std::vector<bool>& whole, const std::vector<bool>
   std::optional<Draft> late;
   double score = 0;
   for (const std::vector<bool>& w : windows) {
+    Draft empty(m_, w);
+    empty.BeginLoads();
     for (const std::vector<Item>& order : orders_) {
-      Draft d = LatePass(w, order);
+      Draft d = LatePass(empty, order);
       const double s = d.Score();
       if (!d.feasible() || (late.has_value() && s <= score)) continue;
       late = std::move(d);
@@ -46,9 +48,8 @@ void LoadSearch::Improve(const std::vector<bool>& whole, const std::vector<bool>
   if (late->Score() > best->Score()) *best = *std::move(late);
 }
 
-Draft LoadSearch::LatePass(const std::vector<bool>& whole, const std::vector<Item>& order) const {
-  Draft d(m_, whole);
-  d.BeginLoads();
+Draft LoadSearch::LatePass(const Draft& empty, const std::vector<Item>& order) const {
+  Draft d = empty;
   for (const Item& item : order) {
     if (item.value <= 0) break;
     RaiseLate(item, &d);
@@ -100,20 +101,23 @@ void LoadSearch::ImproveLoads(Draft* d) const {
 void LoadSearch::ExchangeLoads(Draft* d) const {
   const int gaps = static_cast<int>(std::min<size_t>(m_.gaps.size(), kExchangedGaps));
   double saved = d->Score();
+  Draft::Mark before;
   for (int x = 0; x < gaps; ++x) {
     const Gap& g = m_.gaps[x];
     if (g.to == kNoUse || g.value <= 0) continue;
     for (int y = 0; y < gaps && d->there(x) < m_.MostResident(g.to); ++y) {
       if (y == x || d->loaded(y) == 0 || m_.gaps[y].last < g.last - 1) continue;
-      Draft trial = *d;
+      before.Set(*d, x, y);
       const int x_there = d->there(x), y_there = d->there(y);
-      trial.Unload(y);
-      trial.Unload(x);
-      trial.Load(x, x_there + 1);
-      trial.Load(y, y_there);
-      const double s = trial.Score();
-      if (s <= saved) continue;
-      *d = std::move(trial);
+      d->Unload(y);
+      d->Unload(x);
+      d->Load(x, x_there + 1);
+      d->Load(y, y_there);
+      const double s = d->Score();
+      if (s <= saved) {
+        before.TakeBack(d);
+        continue;
+      }
       saved = s;
       --y;  // once more
     }
@@ -134,16 +138,19 @@ void LoadSearch::Fill(Draft* d) const {
 
 // Keeps no more than what the link cannot bring in time: room in all slots but the last ones.
 void LoadSearch::KeepLess(Draft* d) const {
+  Draft::Mark before;
   for (int i = 0; i < static_cast<int>(m_.gaps.size()); ++i) {
     const Gap& g = m_.gaps[i];
     if (g.to == kNoUse || d->kept(i) == 0 || g.last <= g.first) continue;
     const int there = d->there(i);
-    Draft trial = *d;
-    if (trial.loaded(i) > 0) trial.Unload(i);
-    if (!trial.LowerKept(i, 0)) continue;
-    trial.Load(i, there);
-    if (trial.there(i) < there) trial.RaiseKept(i, there - trial.there(i));
-    if (trial.there(i) >= there) *d = std::move(trial);
+    before.Set(*d, i, i);
+    if (d->loaded(i) > 0) d->Unload(i);
+    if (d->LowerKept(i, 0)) {
+      d->Load(i, there);
+      if (d->there(i) < there) d->RaiseKept(i, there - d->there(i));
+      if (d->there(i) >= there) continue;
+    }
+    before.TakeBack(d);
   }
 }
 

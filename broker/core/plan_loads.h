@@ -20,7 +20,7 @@ class LoadSearch {
   void Improve(const std::vector<bool>& whole, const std::vector<bool>& fits, Draft* best) const;
 
  private:
-  Draft LatePass(const std::vector<bool>& whole, const std::vector<Item>& order) const;
+  Draft LatePass(const Draft& empty, const std::vector<Item>& order) const;
   void RaiseLate(const Item& item, Draft* d) const;
   void Complete(int gap, int most, Draft* d) const;
   void ImproveLoads(Draft* d) const;

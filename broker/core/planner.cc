@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "broker/core/plan_draft.h"
@@ -151,9 +152,10 @@ class Search {
     for (bool changed = true; changed && budget > 0;) {
       changed = false;
       for (int x = 0; x < gaps && budget > 0; ++x) {
-        if (m_.gaps[x].value <= 0 || d->kept(x) >= m_.gaps[x].most_kept) continue;
+        const std::optional<Lack> lack = LackOf(x, *d);
+        if (!lack.has_value()) continue;
         for (int y = 0; y < gaps; ++y) {
-          if (x == y || !ExchangeGains(x, y, d)) continue;
+          if (x == y || !ExchangeGains(*lack, x, y, d)) continue;
           changed = true;
           --budget;
           break;
@@ -162,30 +164,47 @@ class Search {
     }
   }
 
-  // One more layer kept in gap x for as few of gap y as make room, where that gains. Only between
-  // slots: both ends of x must have room already.
-  bool ExchangeGains(int x, int y, Draft* d) const {
-    const Gap& gx = m_.gaps[x];
-    const Gap& gy = m_.gaps[y];
-    if (d->kept(x) >= gx.most_kept || d->kept(y) == 0) return false;
-    if (gx.last < gy.first || gy.last < gx.first) return false;
-    const LayerTable& layers = m_.LayersOf(gx.component);
-    const int64_t size = (layers.Of(d->kept(x) + 1) - layers.Of(d->kept(x))).count();
-    int64_t deficit = 0;
-    for (int s = gx.first; s <= gx.last; ++s) {
-      const int64_t missing = size - d->free(s);
-      if (missing > 0 && (s < gy.first || s > gy.last)) return false;
-      deficit = std::max(deficit, missing);
+  // What one more layer kept in a gap needs, and where that is missing.
+  struct Lack {
+    double value = 0;     // seconds saved by the layer
+    int64_t missing = 0;  // bytes, above 0: in the slot that is shortest of them
+    int first = 0;        // slots that are short
+    int last = 0;
+  };
+
+  // Unset where the layer would have no value, or lacks no bytes between the uses, or some during
+  // one of them.
+  std::optional<Lack> LackOf(int x, const Draft& d) const {
+    const Gap& g = m_.gaps[x];
+    if (g.value <= 0 || d.kept(x) >= g.most_kept) return std::nullopt;
+    const LayerTable& layers = m_.LayersOf(g.component);
+    const int64_t size = (layers.Of(d.kept(x) + 1) - layers.Of(d.kept(x))).count();
+    Lack lack;
+    for (int s = g.first; s <= g.last; ++s) {
+      const int64_t missing = size - d.free(s);
+      if (missing <= 0) continue;
+      if (lack.missing == 0) lack.first = s;
+      lack.last = s;
+      lack.missing = std::max(lack.missing, missing);
     }
-    const LayerTable& others = m_.LayersOf(gy.component);
-    const int64_t have = others.Of(d->kept(y)).count();
-    if (deficit <= 0 || deficit > have) return false;
-    const int left = others.Within(Bytes(have - deficit));
-    const int64_t freed = have - others.Of(left).count();
-    if (gx.value * static_cast<double>(size) <= gy.value * static_cast<double>(freed)) return false;
-    for (int end : {gx.from, gx.to}) {
-      if (end != kNoUse && d->ReachableResident(end) <= d->kept(x)) return false;
+    if (lack.missing == 0) return std::nullopt;
+    for (int end : {g.from, g.to}) {
+      if (end != kNoUse && d.ReachableResident(end) <= d.kept(x)) return std::nullopt;
     }
+    lack.value = g.value * static_cast<double>(size);
+    return lack;
+  }
+
+  // One more layer kept in gap x for as few of gap y as make room, where that gains.
+  bool ExchangeGains(const Lack& lack, int x, int y, Draft* d) const {
+    const Gap& g = m_.gaps[y];
+    if (d->kept(y) == 0 || lack.first < g.first || lack.last > g.last) return false;
+    const LayerTable& layers = m_.LayersOf(g.component);
+    const int64_t have = layers.Of(d->kept(y)).count();
+    if (lack.missing > have) return false;
+    const int left = layers.Within(Bytes(have - lack.missing));
+    const int64_t freed = have - layers.Of(left).count();
+    if (lack.value <= g.value * static_cast<double>(freed)) return false;
     if (!d->LowerKept(y, left)) return false;
     d->RaiseKept(x, d->kept(x) + 1);
     return true;
