@@ -1,7 +1,6 @@
 #include "broker/core/plan_draft.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace vrambroker::core {
 namespace {
@@ -173,11 +172,12 @@ bool Draft::LowerKept(int gap, int layers) {
 // has its room from the slot in which its copy begins.
 int64_t Draft::MostLoadable(const Gap& g, int slots, int64_t have) const {
   const LayerTable& layers = m_->LayersOf(g.component);
-  int64_t most = std::numeric_limits<int64_t>::max(), link = 0;
+  int64_t most = layers.All().count() - have, link = 0;
   for (int i = 0; i < slots && most > link; ++i) {
     const int slot = g.last - i;
-    const int fit = layers.Within(Bytes(have + std::max<int64_t>(0, free_[slot])));
-    most = std::min(most, layers.Of(fit).count() - have + link);
+    if (const int64_t room = std::max<int64_t>(0, free_[slot]); room < most - link) {
+      most = std::min(most, layers.Of(layers.Within(Bytes(have + room))).count() - have + link);
+    }
     link += static_cast<int64_t>(std::clamp(link_[slot], 0.0, kMostLink));
   }
   return std::min(most, link);
@@ -190,6 +190,8 @@ void Draft::Load(int gap, int most) {
   if (reach <= kept_[gap] || g.last < g.first) return;
   const LayerTable& layers = m_->LayersOf(g.component);
   const int64_t have = layers.Of(kept_[gap]).count();
+  // Most often there is no room at all, or no link.
+  if (layers.Of(kept_[gap] + 1).count() - have > free_[g.last]) return;
   const int slots = std::min(kLoadReach, g.last - g.first + 1);
   const int there = std::min(reach, layers.Within(Bytes(have + MostLoadable(g, slots, have))));
   if (there <= kept_[gap]) return;

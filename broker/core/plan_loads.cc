@@ -9,6 +9,9 @@ namespace {
 
 // Rounds of improving what is loaded ahead.
 constexpr int kLoadRounds = 3;
+// A choice of windows of which a pass saves less than this share of the best so far is not tried in
+// further orders.
+constexpr double kHopeless = 0.95;
 // Gaps between whose loads layers are exchanged.
 constexpr size_t kExchangedGaps = 8;
 
@@ -34,11 +37,13 @@ void LoadSearch::Improve(const std::vector<bool>& whole, const std::vector<bool>
   double score = 0;
   for (const std::vector<bool>& w : windows) {
     Draft empty(m_, w);
+    if (!empty.feasible()) continue;
     empty.BeginLoads();
     for (const std::vector<Item>& order : orders_) {
       Draft d = LatePass(empty, order);
       const double s = d.Score();
-      if (!d.feasible() || (late.has_value() && s <= score)) continue;
+      if (late.has_value() && s <= kHopeless * score) break;
+      if (late.has_value() && s <= score) continue;
       late = std::move(d);
       score = s;
     }
@@ -71,11 +76,13 @@ void LoadSearch::RaiseLate(const Item& item, Draft* d) const {
 // More there at the end of the gap: loaded, and kept from the start for what the link cannot
 // bring.
 void LoadSearch::Complete(int gap, int most, Draft* d) const {
-  if (d->loaded(gap) == 0) d->Load(gap, most);
+  const bool afresh = d->loaded(gap) == 0;
+  if (afresh) d->Load(gap, most);
   const int missing = most - d->there(gap);
   if (missing <= 0) return;
-  d->RaiseKept(gap, d->kept(gap) + missing);
-  if (d->there(gap) >= most) return;
+  const int kept = d->kept(gap);
+  d->RaiseKept(gap, kept + missing);
+  if (d->there(gap) >= most || (afresh && d->kept(gap) == kept)) return;
   d->Unload(gap);
   d->Load(gap, most);
 }

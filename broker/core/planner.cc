@@ -35,7 +35,7 @@ class Search {
 
   Plan Solve() {
     std::vector<bool> whole(p_.uses.size(), false);
-    Draft best = BestOrder(whole);
+    Draft best = BestOrder(Draft(m_, whole));
     double saved = best.Saved();
     ImproveWindows(/*all_orders=*/true, &whole, &best, &saved);
     const std::vector<bool> fits = WholeWhereItFits();
@@ -67,12 +67,12 @@ class Search {
     return first;
   }
 
-  Draft BestOrder(const std::vector<bool>& whole) {
-    Draft best = Pass(whole, orders_[0]);
+  Draft BestOrder(const Draft& empty) {
+    Draft best = Pass(empty, orders_[0]);
     double saved = best.Saved();
     order_ = 0;
     for (size_t i = 1; i < orders_.size(); ++i) {
-      Draft d = Pass(whole, orders_[i]);
+      Draft d = Pass(empty, orders_[i]);
       const double s = d.Saved();
       if (s <= saved) continue;
       best = std::move(d);
@@ -83,8 +83,7 @@ class Search {
   }
 
   // Raises what has a value, the first as much as its slots allow.
-  Draft Pass(const std::vector<bool>& whole, const std::vector<Item>& items) const {
-    Draft d(m_, whole);
+  Draft Pass(Draft d, const std::vector<Item>& items) const {
     for (const Item& item : items) {
       if (item.value <= 0) break;
       if (item.is_gap) {
@@ -99,8 +98,9 @@ class Search {
   // Takes `candidate`, improved, where it saves more. In the order that was the best so far: the
   // others changed no plan measured.
   void Try(std::vector<bool> candidate, std::vector<bool>* whole, Draft* best, double* saved) {
-    Draft draft = Pass(candidate, orders_[order_]);
+    Draft draft(m_, candidate);
     if (!draft.feasible()) return;
+    draft = Pass(std::move(draft), orders_[order_]);
     double s = draft.Saved();
     if (s <= kHopeless * *saved) return;
     ImproveWindows(/*all_orders=*/false, &candidate, &draft, &s);
@@ -124,9 +124,11 @@ class Search {
         more[i] = missing <= best->Room(u.first_slot, u.last_slot) + u.window.count();
       }
       if (more == *whole) return;
-      Draft next = all_orders ? BestOrder(more) : Pass(more, orders_[order_]);
+      Draft next(m_, more);
+      if (!next.feasible()) return;
+      next = all_orders ? BestOrder(next) : Pass(std::move(next), orders_[order_]);
       const double s = next.Saved();
-      if (!next.feasible() || s < *saved) return;
+      if (s < *saved) return;
       *best = std::move(next);
       *whole = std::move(more);
       *saved = s;
