@@ -175,9 +175,8 @@ int64_t Draft::MostLoadable(const Gap& g, int slots, int64_t have) const {
   int64_t most = layers.All().count() - have, link = 0;
   for (int i = 0; i < slots && most > link; ++i) {
     const int slot = g.last - i;
-    if (const int64_t room = std::max<int64_t>(0, free_[slot]); room < most - link) {
-      most = std::min(most, layers.Of(layers.Within(Bytes(have + room))).count() - have + link);
-    }
+    const int fit = layers.Within(Bytes(have + std::max<int64_t>(0, free_[slot])));
+    most = std::min(most, layers.Of(fit).count() - have + link);
     link += static_cast<int64_t>(std::clamp(link_[slot], 0.0, kMostLink));
   }
   return std::min(most, link);
