@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 
 namespace vrambroker::core {
@@ -25,6 +26,7 @@ class Timeline {
  public:
   Timeline(const State& state, const Device& device, absl::Time now, int horizon, Bytes capacity)
       : state_(state), device_(device), now_(now), horizon_(horizon), capacity_(capacity) {
+    by_name_.reserve(2 * state.components.size());
     for (const auto& [id, c] : state.components) {
       const Session& s = state.sessions.at(c.session);
       if (s.device != device.spec.uuid || s.phase != SessionPhase::kAttached) continue;
@@ -81,24 +83,18 @@ class Timeline {
   // Runs under way go on side by side, as many as ever did at once; those that wait take the place
   // of the first that ends.
   void AddRuns() {
-    std::vector<const Run*> started, queued;
-    for (const auto& [id, run] : state_.runs) (run.started ? started : queued).push_back(&run);
-    std::stable_sort(started.begin(), started.end(),
-                     [](const Run* a, const Run* b) { return a->start_order < b->start_order; });
-    std::stable_sort(queued.begin(), queued.end(),
-                     [](const Run* a, const Run* b) { return a->starts_at < b->starts_at; });
     std::vector<double> lanes;
-    for (const Run* run : started) {
+    for (const auto& [order, id] : state_.runs.started()) {
+      const Run* run = &state_.runs.At(id);
       const auto it = run_ready_.find(run->id);
-      const bool ends = run->next_stage >= static_cast<int>(run->stages.size());
-      if (ends && it == run_ready_.end()) continue;
+      if (run->next_stage >= run->count() && it == run_ready_.end()) continue;
       lanes.push_back(AddStages(*run, it == run_ready_.end() ? 0 : it->second));
     }
     while (static_cast<int>(lanes.size()) < state_.lanes) lanes.push_back(0);
-    for (const Run* run : queued) {
+    for (const auto& [at, id] : state_.runs.waiting()) {
       if (Full()) return;
       double& lane = *std::min_element(lanes.begin(), lanes.end());
-      lane = AddStages(*run, std::max(lane, absl::ToDoubleSeconds(run->starts_at - now_)));
+      lane = AddStages(state_.runs.At(id), std::max(lane, absl::ToDoubleSeconds(at - now_)));
     }
   }
 
@@ -182,8 +178,8 @@ class Timeline {
 
   // Returns when the run ends. Stages of components that are not here take no time here.
   double AddStages(const Run& run, double at) {
-    for (size_t i = static_cast<size_t>(run.next_stage); i < run.stages.size() && !Full(); ++i) {
-      const StageSpec& stage = run.stages[i];
+    for (int i = run.next_stage; i < run.count() && !Full(); ++i) {
+      const StageSpec& stage = (*run.stages)[static_cast<size_t>(i)];
       const auto it = by_name_.find(stage.component);
       if (it == by_name_.end() || !it->second) continue;
       const Component& c = state_.components.at(it->second);
@@ -204,7 +200,7 @@ class Timeline {
   int horizon_;
   Bytes capacity_;
   int64_t beside_ = 0;  // least bytes of the uses that run now, or could
-  std::map<std::string, ComponentId> by_name_;
+  absl::flat_hash_map<std::string, ComponentId> by_name_;
   std::map<ComponentId, double> component_free_;
   std::map<RunId, double> run_ready_;
   double first_end_ = 0;

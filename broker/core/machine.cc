@@ -136,7 +136,7 @@ void Machine::Impl::AskToWake() {
     if (w.grow_until.has_value()) consider(*w.grow_until);
     if (w.end_until.has_value()) consider(*w.end_until);
   }
-  for (const auto& [id, run] : state.runs) consider(run.ends_at);
+  consider(state.runs.next_end());
   if (state.recovering) consider(state.recovery_ends);
   for (const auto& [id, s] : state.sessions) {
     if (s.phase == SessionPhase::kGone) consider(s.gone_at + config.settling_time);

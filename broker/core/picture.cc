@@ -78,9 +78,9 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
                                FewestBytes(c, w.spec), w.spec.priority, w.blocked_by,
                                at - w.arrived >= config.long_wait});
   }
-  for (const auto& [id, run] : state.runs) {
-    picture.runs.push_back({id, run.pipeline, run.driver_name, run.next_stage,
-                            static_cast<int>(run.stages.size()), run.started});
+  for (const auto& [id, run] : state.runs.all()) {
+    picture.runs.push_back(
+        {id, run.pipeline, run.driver_name, run.next_stage, run.count(), run.started()});
   }
   return picture;
 }

@@ -1,5 +1,6 @@
 // The declared future: pipelines, runs and how far they are.
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@ void Machine::Impl::On(const DeclarePipelineEvent& e) {
                                    "pipeline: the session has declared ",
                                    config.max_pipelines_per_session, " pipelines, its most")));
   }
-  session->pipelines[e.pipeline] = e.stages;
+  session->pipelines[e.pipeline] = std::make_shared<const std::vector<StageSpec>>(e.stages);
   pipelines_changed = true;
   RequestRecord record;
   record.state = RequestRecord::State::kAnswered;
@@ -37,7 +38,7 @@ void Machine::Impl::On(const DeclareRunEvent& e) {
                 absl::FailedPreconditionError(absl::StrCat("pipeline: \"", e.pipeline,
                                                            "\" is not declared in this session")));
   }
-  if (static_cast<int>(state.runs.size()) >= config.max_runs) {
+  if (state.runs.size() >= config.max_runs) {
     return Fail(e.header.call,
                 absl::ResourceExhaustedError(absl::StrCat(
                     "this broker knows ", config.max_runs,
@@ -51,7 +52,7 @@ void Machine::Impl::On(const DeclareRunEvent& e) {
   run.stages = pipeline->second;
   run.starts_at = now + e.starts_in;
   const DeclareRunAnswer answer{run.id};
-  state.runs.emplace(run.id, std::move(run));
+  state.runs.Add(std::move(run));
   for (auto& [uuid, device] : state.devices) device.stirred = now;
   future_changed = true;
   RequestRecord record;
@@ -65,16 +66,16 @@ void Machine::Impl::On(const DeclareRunEvent& e) {
 void Machine::Impl::On(const FinishRunEvent& e) {
   Session* session = OpenSession(e.header);
   if (session == nullptr || DealtWith(e.header, session)) return;
-  const auto it = state.runs.find(e.run);
-  if (it != state.runs.end() && it->second.driver != session->id) {
+  const Run* run = state.runs.Find(e.run);
+  if (run != nullptr && run->driver != session->id) {
     return Fail(e.header.call, absl::PermissionDeniedError(absl::StrCat(
                                    "run_id: run ", e.run.value(), " belongs to another driver")));
   }
-  if (it == state.runs.end()) {
+  if (run == nullptr) {
     return Fail(e.header.call, absl::FailedPreconditionError(absl::StrCat(
                                    "run_id: no run ", e.run.value(), " is known; it has ended")));
   }
-  state.runs.erase(it);
+  state.runs.Erase(e.run);
   future_changed = true;
   RequestRecord record;
   record.state = RequestRecord::State::kAnswered;
@@ -86,8 +87,7 @@ void Machine::Impl::On(const FinishRunEvent& e) {
 
 // A driver that is lost may come back for its pipelines and runs until their grace is over.
 void Machine::Impl::EndRuns() {
-  future_changed |=
-      std::erase_if(state.runs, [&](const auto& entry) { return entry.second.ends_at <= now; }) > 0;
+  future_changed |= state.runs.EraseEnded(now);
   std::vector<SessionId> over;
   for (const auto& [id, s] : state.sessions) {
     const bool lost = s.device.empty() && s.phase == SessionPhase::kLost;
@@ -98,13 +98,11 @@ void Machine::Impl::EndRuns() {
 
 // The real order wins: a stage that begins passes over those before it.
 void Machine::Impl::NoteStage(const UseSpec& use) {
-  const auto it = state.runs.find(use.run);
-  if (it == state.runs.end()) return;
-  Run& run = it->second;
-  run.next_stage = std::clamp(use.stage + 1, run.next_stage, static_cast<int>(run.stages.size()));
-  if (run.started) return;
-  run.started = true;
-  run.start_order = ++last_order;
+  const Run* run = state.runs.Find(use.run);
+  if (run == nullptr) return;
+  state.runs.SetNextStage(run->id, std::clamp(use.stage + 1, run->next_stage, run->count()));
+  if (run->started()) return;
+  state.runs.Start(run->id, ++last_order);
   state.lanes = std::max(state.lanes, RunsUnderWay());
 }
 
@@ -114,10 +112,10 @@ int Machine::Impl::RunsUnderWay() const {
   for (const auto& [id, c] : state.components) {
     if (c.use.has_value()) using_now.insert(c.use->spec.run);
   }
-  return static_cast<int>(std::count_if(state.runs.begin(), state.runs.end(), [&](const auto& r) {
-    const Run& run = r.second;
-    const bool to_come = run.next_stage < static_cast<int>(run.stages.size());
-    return run.started && (to_come || using_now.contains(run.id));
+  const auto& started = state.runs.started();
+  return static_cast<int>(std::count_if(started.begin(), started.end(), [&](const auto& r) {
+    const Run& run = state.runs.At(r.second);
+    return run.next_stage < run.count() || using_now.contains(run.id);
   }));
 }
 
@@ -141,7 +139,7 @@ void Machine::Impl::MarkPipelines() {
   std::set<std::string> named;
   for (const auto& [id, s] : state.sessions) {
     for (const auto& [name, stages] : s.pipelines) {
-      for (const StageSpec& stage : stages) named.insert(stage.component);
+      for (const StageSpec& stage : *stages) named.insert(stage.component);
     }
   }
   for (auto& [id, c] : state.components) {
@@ -150,13 +148,9 @@ void Machine::Impl::MarkPipelines() {
 }
 
 void Machine::Impl::MarkDeclared() {
-  for (const auto& [id, run] : state.runs) {
-    for (const StageSpec& stage : run.stages) {
-      for (auto& [cid, c] : state.components) {
-        if (c.ever_declared) continue;
-        c.ever_declared = c.spec.name == stage.component || ComponentName(c) == stage.component;
-      }
-    }
+  for (auto& [id, c] : state.components) {
+    if (c.ever_declared) continue;
+    c.ever_declared = state.runs.Names(c.spec.name) || state.runs.Names(ComponentName(c));
   }
 }
 

@@ -53,11 +53,7 @@ void Machine::Impl::On(const AttachEvent& e) {
     session.attach_on_record = old->attach_on_record;
     session.residual_since = old->residual_since;
     session.pipelines = old->pipelines;
-    for (auto& [id, run] : state.runs) {
-      if (run.driver != old->id) continue;
-      run.driver = session.id;
-      run.ends_at = absl::InfiniteFuture();
-    }
+    state.runs.HandOver(old->id, session.id);
     for (ComponentId c : session.components) state.components.at(c).session = session.id;
     state.sessions.erase(old->id);
   }
@@ -210,9 +206,7 @@ void Machine::Impl::Lose(Session* session, const std::string& why) {
   session->requests.clear();
   session->finished.clear();
   session->marks = 0;
-  for (auto& [id, run] : state.runs) {
-    if (run.driver == session->id) run.ends_at = now + config.run_grace;
-  }
+  state.runs.EndAt(session->id, now + config.run_grace);
   if (!session->device.empty()) Stir(&DeviceOf(*session));
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 #include "broker/core/events.h"
 #include "broker/core/habits.h"
 #include "broker/core/picture.h"
+#include "broker/core/run_book.h"
 #include "broker/core/specs.h"
 #include "broker/core/units.h"
 
@@ -147,7 +149,7 @@ struct Session {
   std::map<std::string, RequestRecord> requests;
   std::deque<std::string> finished;  // ids that may be forgotten, oldest first
   int marks = 0;
-  std::map<std::string, std::vector<StageSpec>> pipelines;
+  std::map<std::string, std::shared_ptr<const std::vector<StageSpec>>> pipelines;
   absl::Time lost_at;
   absl::Time gone_at;
   // When it was last told to trim, with no empty pool and no end of a use since.
@@ -188,21 +190,6 @@ struct Session {
   // When the reading under way began: death was proven; nothing was in motion.
   bool gone_before_reading = false;
   bool quiet_when_reading_began = false;
-};
-
-struct Run {
-  RunId id;
-  SessionId driver;
-  std::string driver_name;
-  std::string pipeline;
-  std::vector<StageSpec> stages;
-  int next_stage = 0;
-  bool started = false;
-  uint64_t start_order = 0;
-  // When its driver means to start it.
-  absl::Time starts_at = absl::InfinitePast();
-  // When it ends by itself: its driver's session is lost. Infinite: not.
-  absl::Time ends_at = absl::InfiniteFuture();
 };
 
 struct Device {
@@ -258,7 +245,7 @@ struct State {
   std::map<ConnectionId, SessionId> connections;
   std::map<CallId, uint64_t> waiting_calls;  // to order
   std::map<uint64_t, WaitingUse> waiting;    // by order
-  std::map<RunId, Run> runs;
+  RunBook runs;
   // The most runs that were under way at once.
   int lanes = 1;
   std::deque<Decision> decisions;

@@ -53,7 +53,7 @@ void Machine::Impl::On(const BeginUseEvent& e) {
   w.named_at = now + config.long_wait;
   NoteHabit(w, *session);
   w.blocked_by = "not looked at yet";
-  if (w.spec.run && state.runs.contains(w.spec.run)) {
+  if (w.spec.run && state.runs.Find(w.spec.run) != nullptr) {
     state.components.at(w.component).ever_declared = true;
   }
   Remember(e.header, RequestRecord{}, session);
@@ -118,9 +118,9 @@ void Machine::Impl::Withdraw(uint64_t order, absl::Status status) {
   FailGroupOf(w, status);
   state.waiting_calls.erase(w.call);
   Fail(w.call, std::move(status));
-  if (const auto run = state.runs.find(w.spec.run);
-      run != state.runs.end() && run->second.next_stage == w.spec.stage + 1) {
-    run->second.next_stage = w.spec.stage;
+  if (const Run* run = state.runs.Find(w.spec.run);
+      run != nullptr && run->next_stage == w.spec.stage + 1) {
+    state.runs.SetNextStage(run->id, w.spec.stage);
   }
   Session& session = state.sessions.at(w.session);
   session.requests[w.request_id].state = RequestRecord::State::kEnded;
