@@ -253,7 +253,7 @@ void WorkloadReader::AddRuns(const std::vector<int>& index, std::vector<double>*
       for (const int stage : run->stages) {
         const auto& [key, activation] = stages_[static_cast<size_t>(stage)];
         pipeline.stages.push_back(
-            {index[static_cast<size_t>(key.component)], key.passes, activation});
+            {index[static_cast<size_t>(key.component)], key.passes, activation, "", 0});
       }
       out->workload.pipelines.push_back(std::move(pipeline));
     }

@@ -55,8 +55,8 @@ absl::Status AddPipelines(const v1::Workload& message, const Index& components, 
       const auto component = Find(absl::StrCat("pipelines[", i, "].stages[", j, "].component"),
                                   stage.component(), components, "component");
       if (!component.ok()) return component.status();
-      pipeline.stages.push_back(
-          {*component, OrDefault(stage.passes(), 1), stage.activation_bytes()});
+      pipeline.stages.push_back({*component, OrDefault(stage.passes(), 1), stage.activation_bytes(),
+                                 stage.shape(), stage.declared_activation_bytes()});
     }
     w->pipelines.push_back(std::move(pipeline));
   }

@@ -89,7 +89,7 @@ absl::Status BrokerDecider::Start() {
     declare.pipeline = pipeline.name;
     for (const Stage& stage : pipeline.stages) {
       declare.stages.push_back({workload_.components[static_cast<size_t>(stage.component)].name,
-                                stage.passes, Bytes(stage.activation_bytes), "", false});
+                                stage.passes, Bytes(stage.Declared()), stage.shape, false});
     }
     Post(std::move(declare));
   }
@@ -139,7 +139,8 @@ void BrokerDecider::Ask(const Request& request) {
     begin.use.stage = request.stage;
   }
   begin.use.passes = request.passes;
-  begin.use.activation = Bytes(request.activation);
+  begin.use.activation = Bytes(request.declared);
+  begin.use.shape = request.shape;
   Worker& worker = workers_[static_cast<size_t>(request.component)];
   ++worker.waiting;
   Post(std::move(begin));

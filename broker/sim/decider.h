@@ -19,6 +19,9 @@ struct Request {
   int component = 0;
   int passes = 1;
   int64_t activation = 0;
+  // What it declares.
+  int64_t declared = 0;
+  std::string shape = {};
 };
 
 // What a use was, once it has ended.

@@ -29,7 +29,7 @@ int64_t RuleDecider::Free() const {
 // All layers without a window, or none beside it.
 int64_t RuleDecider::Least(const Request& r) const {
   const int64_t all = card_->layers(r.component).All().count();
-  return r.activation + std::min(all, card_->window(r.component));
+  return r.declared + std::min(all, card_->window(r.component));
 }
 
 void RuleDecider::Ask(const Request& request) {
@@ -68,7 +68,7 @@ void RuleDecider::AdmitWaiting() {
 void RuleDecider::Admit(const Request& request) {
   const int64_t began = clock_ ? clock_() : 0;
   const core::LayerTable& layers = card_->layers(request.component);
-  const int64_t free = Free() - request.activation;
+  const int64_t free = Free() - request.declared;
   const int64_t all = layers.All().count();
   std::vector<Retained> retained;
   std::vector<int> components;

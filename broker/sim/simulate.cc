@@ -95,8 +95,8 @@ class Simulation {
 
   void Ask(int run, int stage) {
     const Stage& s = StageOf(run, stage);
-    Request request{static_cast<int>(asked_++), run, stage, s.component, s.passes,
-                    s.activation_bytes};
+    Request request{static_cast<int>(asked_++), run,          stage,  s.component, s.passes,
+                    s.activation_bytes,         s.Declared(), s.shape};
     open_.push_back({request, card_.now()});
     decider_->Ask(request);
   }

@@ -114,8 +114,7 @@ LargestNeed FindLargestNeed(const Workload& w) {
     const std::vector<Stage>& stages = w.pipelines[static_cast<size_t>(p)].stages;
     for (size_t s = 0; s < stages.size(); ++s) {
       const Component& c = w.components[static_cast<size_t>(stages[s].component)];
-      const LargestNeed need{p, static_cast<int>(s), stages[s].component,
-                             stages[s].activation_bytes,
+      const LargestNeed need{p, static_cast<int>(s), stages[s].component, stages[s].Declared(),
                              std::min(c.WindowBytes(), c.Layers().All().count())};
       if (need.bytes() > largest.bytes()) largest = need;
     }

@@ -18,6 +18,7 @@ constexpr int kMaxRuns = 100'000;
 constexpr int kMaxPasses = 1'000'000;
 // Of anything that is counted in bytes. Sums over all components stay within 63 bits.
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
+constexpr int64_t kMaxShapeBytes = 64;
 constexpr double kMaxSeconds = 1e9;
 
 bool GoodName(const std::string& name) {
@@ -88,6 +89,10 @@ void CheckPipeline(const std::string& field, const Pipeline& p, size_t component
     check->Index(place + ".component", p.stages[i].component, components, "components");
     check->Within(place + ".passes", int64_t{p.stages[i].passes}, 1, kMaxPasses);
     check->Within(place + ".activation_bytes", p.stages[i].activation_bytes, 0, kMaxBytes);
+    check->Within(place + ".shape: bytes", static_cast<int64_t>(p.stages[i].shape.size()), 0,
+                  kMaxShapeBytes);
+    check->Within(place + ".declared_activation_bytes", p.stages[i].declared_activation_bytes, 0,
+                  kMaxBytes);
   }
 }
 

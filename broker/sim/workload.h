@@ -45,6 +45,15 @@ struct Stage {
   int component = 0;  // of Workload::components
   int passes = 1;
   int64_t activation_bytes = 0;
+  // What makes uses of the component alike in their activation; at most 64 bytes. Empty: what they
+  // declare does.
+  std::string shape = {};
+  // What is declared in place of activation_bytes. 0: those.
+  int64_t declared_activation_bytes = 0;
+
+  int64_t Declared() const {
+    return declared_activation_bytes > 0 ? declared_activation_bytes : activation_bytes;
+  }
 };
 
 struct Pipeline {

@@ -27,6 +27,7 @@ constexpr int kMaxNameBytes = 128;
 constexpr int kMaxConcurrentRuns = 1024;
 // Of anything that is counted in bytes, a component in all included: 64 TiB.
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
+constexpr size_t kMaxShapeBytes = 64;
 
 absl::Status Invalid(const std::string& field, const std::string& given,
                      const std::string& allowed) {
@@ -160,6 +161,12 @@ absl::Status CheckComponent(const std::string& field, const v1::WorkloadComponen
   return absl::OkStatus();
 }
 
+absl::Status ShapeOf(const std::string& field, const std::string& shape) {
+  if (shape.size() <= kMaxShapeBytes) return absl::OkStatus();
+  return Invalid(field, absl::StrCat(shape.size(), " bytes"),
+                 absl::StrCat("at most ", kMaxShapeBytes, " are allowed"));
+}
+
 absl::Status CheckPipeline(const std::string& field, const v1::WorkloadPipeline& pipeline,
                            const std::set<std::string>& components) {
   if (pipeline.stages_size() < 1 || pipeline.stages_size() > kMaxStages) {
@@ -172,7 +179,9 @@ absl::Status CheckPipeline(const std::string& field, const v1::WorkloadPipeline&
     absl::Status status =
         First({KnownName(place + ".component", stage.component(), components, "component"),
                AtLeast(place + ".passes", stage.passes(), 0),
-               Bytes(place + ".activation_bytes", stage.activation_bytes(), 0)});
+               Bytes(place + ".activation_bytes", stage.activation_bytes(), 0),
+               ShapeOf(place + ".shape", stage.shape()),
+               Bytes(place + ".declared_activation_bytes", stage.declared_activation_bytes(), 0)});
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

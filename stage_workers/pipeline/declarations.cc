@@ -26,7 +26,11 @@ v1::DeclarePipelineRequest ToDeclaration(const v1::WorkloadPipeline& pipeline, i
     v1::StageSpec* spec = request.add_stages();
     spec->set_component(stage.component());
     spec->set_passes(stage.passes());
-    spec->set_activation_bytes(offload::ScaleBytes(stage.activation_bytes(), scale));
+    const int64_t declared = stage.declared_activation_bytes() > 0
+                                 ? stage.declared_activation_bytes()
+                                 : stage.activation_bytes();
+    spec->set_activation_bytes(offload::ScaleBytes(declared, scale));
+    spec->set_shape(stage.shape());
   }
   return request;
 }

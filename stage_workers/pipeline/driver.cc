@@ -180,6 +180,9 @@ class Driver {
     request.set_passes(stage.passes());
     request.set_activation_bytes(
         offload::ScaleBytes(stage.activation_bytes(), options_.bytes_scale));
+    request.set_declared_activation_bytes(
+        offload::ScaleBytes(stage.declared_activation_bytes(), options_.bytes_scale));
+    request.set_shape(stage.shape());
     request.set_activations(std::move(*activations));
     request.set_warm_up(record->warm_up);
     absl::StatusOr<v1::RunStageResponse> response =

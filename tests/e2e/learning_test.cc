@@ -1,4 +1,11 @@
 // What real workers measure, and what the broker makes of it.
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/substitute.h"
 #include "tests/e2e/harness.h"
 
 namespace vrambroker::e2e {
@@ -34,6 +41,43 @@ TEST_F(LearningTest, AnOverDeclaredActivationIsChargedAsMeasuredAndTheModelIsThe
   request.set_shape("1024x1024x1");
   request.set_activation_is_exact(true);
   EXPECT_LT(worker.Run(request).resident_layers(), 8) << "the caller insists";
+}
+
+TEST_F(LearningTest, ADriverHandsTheShapesOfItsWorkloadOn) {
+  CardSetup card;
+  card.capacity = 14 * kMiB;
+  card.rate = 256.0 * kMiB;
+  MakeCard(card);
+  StartBroker();
+  const StageWorker& worker = StartWorker("dit", {.pass_seconds = 0.01});
+  const std::string file = folder() + "/shapes.json";
+  std::ofstream(file) << absl::Substitute(
+      R"({"name": "shapes", "device": {"capacityBytes": $0, "h2dBytesPerSecond": 268435456},
+        "components": [{"name": "dit", "layerGroups": [{"count": 8, "layerBytes": $1}]}],
+        "pipelines": [
+          {"name": "small", "stages": [{"component": "dit", "passes": 3, "activationBytes": $1,
+            "shape": "512x512", "declaredActivationBytes": $2}]},
+          {"name": "large", "stages": [{"component": "dit", "passes": 3, "activationBytes": $1,
+            "shape": "1024x1024", "declaredActivationBytes": $2}]}],
+        "runs": [{"pipeline": "small"}, {"pipeline": "small"}, {"pipeline": "small"},
+          {"pipeline": "small"}, {"pipeline": "small"}, {"pipeline": "large"}]})",
+      14 * kMiB, kMiB, 8 * kMiB);
+  const std::unique_ptr<Process> driver =
+      StartProgram("driver", {Program("vram-pipeline"), "run", "--workload=" + file,
+                              "--format=json", "--workers=dit=" + worker.address(),
+                              "--broker=" + broker_address(), "--bytes-scale=1", "--time-scale=1"});
+  ASSERT_TRUE(driver->Join(absl::Seconds(40)).ok()) << driver->Log();
+  const std::string log = driver->Log();  // what it says of its progress, then the report
+  const nlohmann::json report =
+      nlohmann::json::parse(log.substr(std::min(log.find('{'), log.size())), nullptr, false);
+  ASSERT_TRUE(report.is_object()) << driver->Log();
+  auto resident = [&](int request) {
+    return report["requests"][request]["stages"][0]["resident_layers"].get<int>();
+  };
+  // The first is a warm-up, three teach.
+  EXPECT_LT(resident(3), 8);
+  EXPECT_EQ(resident(4), 8);
+  EXPECT_LT(resident(5), 8) << "nothing is known of this shape";
 }
 
 TEST_F(LearningTest, WarmUpsTeachNothing) {

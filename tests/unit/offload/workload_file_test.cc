@@ -99,6 +99,14 @@ TEST(WorkloadFile, ChecksEveryBound) {
        [](auto& w) { w.mutable_pipelines(0)->mutable_stages(0)->set_component("vae"); }},
       {"pipelines[0].stages[0].passes",
        [](auto& w) { w.mutable_pipelines(0)->mutable_stages(0)->set_passes(-1); }},
+      {"pipelines[0].stages[0].shape",
+       [](auto& w) {
+         w.mutable_pipelines(0)->mutable_stages(0)->set_shape(std::string(65, 'x'));
+       }},
+      {"pipelines[0].stages[0].declared_activation_bytes",
+       [](auto& w) {
+         w.mutable_pipelines(0)->mutable_stages(0)->set_declared_activation_bytes(-1);
+       }},
       {"pipelines[0].stages[0].activation_bytes",
        [](auto& w) { w.mutable_pipelines(0)->mutable_stages(0)->set_activation_bytes(-1); }},
       {"runs[0].pipeline", [](auto& w) { w.mutable_runs(0)->set_pipeline("video"); }},

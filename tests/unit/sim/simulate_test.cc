@@ -57,6 +57,40 @@ TEST(Simulate, LosesOnlyTheFirstLoadOnALargeCard) {
   EXPECT_EQ(result.decision_p99_seconds, 0);
 }
 
+// 100 MiB of layers, 20 MiB of window; 90 MiB are declared, 5 are taken.
+Workload OverDeclared(int runs) {
+  Workload w = TwoParts(120);
+  w.components.pop_back();
+  w.pipelines = {{"one", {{0, 2, 5 * kMiB, "512x512", 90 * kMiB}}}};
+  w.runs.assign(static_cast<size_t>(runs), {0, 0});
+  return w;
+}
+
+TEST(Simulate, TheBrokerLearnsWhatAShapeTakesAndTheRulesGoByWhatIsDeclared) {
+  Options options;
+  options.load_ahead = false;
+  const Result learned = Simulated(OverDeclared(8), options);
+  EXPECT_TRUE(learned.fits);
+  EXPECT_GT(learned.requests[2].stall_seconds, 1.5) << "nothing is known yet";
+  EXPECT_NEAR(learned.requests[7].stall_seconds, 0, 1e-6) << "all layers stay";
+  options.rule = Rule::kLruPartial;
+  const Result by_rule = Simulated(OverDeclared(8), options);
+  EXPECT_GT(by_rule.requests[7].stall_seconds, 1.5);
+}
+
+TEST(Simulate, WhatIsKnownOfOneShapeSaysNothingOfAnother) {
+  Options options;
+  options.load_ahead = false;
+  Workload w = OverDeclared(8);
+  w.pipelines.push_back(w.pipelines[0]);
+  w.pipelines[1].name = "other";
+  w.pipelines[1].stages[0].shape = "1024x1024";
+  w.runs[7].pipeline = 1;
+  const Result result = Simulated(w, options);
+  EXPECT_NEAR(result.requests[6].stall_seconds, 0, 1e-6);
+  EXPECT_GT(result.requests[7].stall_seconds, 0.5);
+}
+
 TEST(Simulate, LoadsAheadWhileAnotherComputes) {
   Workload w = TwoParts(300);
   w.components[0].pass_seconds = 10;
