@@ -191,13 +191,13 @@ std::optional<Machine::Impl::Offer> Machine::Impl::Consider(WaitingUse* w, Devic
            sizing.Total(layers) <= limit && (!Falling(c) || layers <= c.target());
   };
   if (c.permanent() && grantable(most)) {
-    return Offer{most, Reason::kPermanent, std::nullopt, false};
+    return Offer{most, Reason::kPermanent, std::nullopt};
   }
   planned.reset();
   Problem problem = BuildProblem(*device, w);
   // Fits whole, moves nobody, and nothing else is known to come that it could be in the way of.
   if (most == c.count() && grantable(most) && problem.plan.uses.size() <= 1) {
-    return Offer{most, Reason::kFitsWhole, std::nullopt, false};
+    return Offer{most, Reason::kFitsWhole, std::nullopt};
   }
   Plan plan = MakePlan(problem.plan);
   const Basis rests_on(this, *device, problem, plan);
@@ -243,13 +243,11 @@ std::optional<Machine::Impl::Offer> Machine::Impl::Consider(WaitingUse* w, Devic
   if (!capped && WaitsForAnEnd(w, c, layers, limit, room.free + room.coming + room.by_plan)) {
     return std::nullopt;
   }
-  const bool as_planned = problem.deciding >= 0 && plan.resident[problem.deciding] == layers;
   if (grantable(layers)) {
     const Reason reason = c.permanent()         ? Reason::kPermanent
                           : layers == c.count() ? Reason::kFitsWhole
                                                 : Reason::kPlanned;
-    return Offer{layers, reason, Planned{device->spec.uuid, std::move(problem), std::move(plan)},
-                 as_planned};
+    return Offer{layers, reason, Planned{device->spec.uuid, std::move(problem), std::move(plan)}};
   }
   if (c.target() > layers) {
     Revoke(&state.components.at(c.id), layers, Reason::kWantedByOthers, false,
@@ -261,7 +259,7 @@ std::optional<Machine::Impl::Offer> Machine::Impl::Consider(WaitingUse* w, Devic
   const double sigma = problem.plan.components[problem.index.at(c.id)].sigma;
   if (at_once >= 0 && grantable(at_once) && GrowWaitIsOver(w, c, sigma, layers, at_once)) {
     return Offer{at_once, Reason::kGrowWaitEnded,
-                 Planned{device->spec.uuid, std::move(problem), std::move(plan)}, false};
+                 Planned{device->spec.uuid, std::move(problem), std::move(plan)}};
   }
   if (Falling(c) && layers > c.target()) {
     w->blocked_by = absl::StrCat("its own release to ", c.target(), " layers is not reported yet");
@@ -286,8 +284,8 @@ void Machine::Impl::Accept(WaitingUse* w, const Offer& offer) {
     const Basis rests_on(this, state.devices.at(p.device), p.problem, p.plan);
     Grant(w, offer.layers, offer.reason);
   }
-  // What was planned with it begun is what is planned now.
-  if (offer.as_planned) planned = p;
+  // Near enough to what would be planned with it begun: what is free bounds what is loaded ahead.
+  planned = p;
 }
 
 void Machine::Impl::Grant(WaitingUse* w, int layers, Reason reason) {

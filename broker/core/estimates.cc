@@ -120,6 +120,7 @@ std::vector<std::pair<int, int>> Regret::Note(int held, absl::Time now, absl::Du
   std::erase_if(released_, [&](const Released& r) { return now - r.at >= residency; });
   std::vector<std::pair<int, int>> back;
   if (held < held_) released_.push_back({held, held_, now});
+  if (held > held_) came_ = now;
   while (!released_.empty() && released_.back().first < held) {
     Released& lowest = released_.back();
     back.emplace_back(lowest.first, std::min(lowest.end, held));

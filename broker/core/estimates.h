@@ -143,6 +143,8 @@ class Regret {
   // `held` layers are on the device from `now` on. Returns the layers, first and end of each
   // stretch, that are back within `residency` of their release.
   std::vector<std::pair<int, int>> Note(int held, absl::Time now, absl::Duration residency);
+  // When layers came last.
+  absl::Time came() const { return came_; }
 
  private:
   struct Released {
@@ -152,6 +154,7 @@ class Regret {
   };
 
   int held_ = 0;
+  absl::Time came_ = absl::InfinitePast();
   // The last released lies lowest and is at the back. None older than the residency, none twice: at
   // most one for each layer.
   std::vector<Released> released_;

@@ -242,6 +242,7 @@ void AddComponents(const State& state, const Device& device, Problem* problem) {
     problem->plan.components.push_back(p);
   }
   problem->next_use.assign(problem->components.size(), -1);
+  problem->next_is_certain.assign(problem->components.size(), false);
 }
 
 // Slots lie between the starts of uses; a use covers those that begin before it ends. Before the
@@ -331,6 +332,7 @@ Problem MakeProblem(const State& state, const Device& device, const std::vector<
     use.granted = known.granted >= 0 && !layers ? 0 : known.granted;
     if (known.granted < 0 && problem.next_use[use.component] < 0 && !known.deciding) {
       problem.next_use[use.component] = known.start;
+      problem.next_is_certain[static_cast<size_t>(use.component)] = use.certain();
     }
     if (known.deciding) problem.deciding = static_cast<int>(problem.plan.uses.size());
     problem.plan.uses.push_back(use);

@@ -50,6 +50,8 @@ struct Problem {
   std::vector<double> slot_starts;  // seconds from now; below 0: before the first use
   // Seconds until the next use of each component, -1 where none is known.
   std::vector<double> next_use;
+  // Whether that use is certain, and not only expected.
+  std::vector<bool> next_is_certain;
   // Nothing runs in the first slot.
   bool idle = false;
   // Until the first slot ends. Bytes a second that uses leave of the link meanwhile are its

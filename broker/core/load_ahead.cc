@@ -42,6 +42,33 @@ bool Machine::Impl::MayLoadAhead(const Device& device) const {
   return DeriveLedger(state, device).Overcommitted() == Bytes();
 }
 
+// Of a component without a declared use, whose layers have come only just: what is merely expected
+// of another does not push it out again.
+bool Machine::Impl::IsSettling(const Component& c, bool next_is_certain) const {
+  return !next_is_certain && c.target() > 0 && now - c.regret.came() < config.minimum_residency;
+}
+
+// What the plan gives up anyway makes room for `missing` bytes of its loads, of which `expected`
+// are for uses that nobody declared.
+void Machine::Impl::MakeRoomAhead(int64_t missing, int64_t expected, const Planned& p,
+                                  Device* device) {
+  const auto make = [&](int64_t bytes, const std::vector<int>& keep) {
+    if (bytes <= 0) return;
+    MakeRoom(bytes, p.problem, keep, false, ComponentId(), Reason::kWantedByOthers,
+             "room for what is loaded ahead", device);
+  };
+  make(missing - expected, p.plan.ahead);
+  if (missing <= 0 || expected == 0) return;
+  std::vector<int> keep = p.plan.ahead;
+  for (const auto& [id, index] : p.problem.index) {
+    const Component& c = state.components.at(id);
+    if (!IsSettling(c, p.problem.next_is_certain[static_cast<size_t>(index)])) continue;
+    keep[index] = std::max(keep[index], c.target());
+    device->load_at = std::min(device->load_at, c.regret.came() + config.minimum_residency);
+  }
+  make(missing, keep);
+}
+
 // Components that the plan loads, or that load for a plan that no longer wants it; by next use.
 std::vector<std::pair<double, ComponentId>> Machine::Impl::LoadsOf(const Planned& p) const {
   std::vector<std::pair<double, ComponentId>> loads;
@@ -73,13 +100,15 @@ void Machine::Impl::LoadAhead(Device* device) {
     device->load_at = quiet_at;
     return;
   }
-  int64_t missing = -DeriveLedger(state, *device).Free().count(), wanted = 0;
+  int64_t missing = -DeriveLedger(state, *device).Free().count(), wanted = 0, expected = 0;
   for (const auto& [next, id] : loads) {
     const Component& c = state.components.at(id);
     const LayerTable& layers = c.spec.layers;
     const int64_t ahead = layers.Of(p.plan.ahead[p.problem.index.at(id)]).count();
     wanted += std::max<int64_t>(0, ahead - layers.Of(c.held).count());
-    missing += std::max<int64_t>(0, ahead - LayerCharge(c).count());
+    const int64_t more = std::max<int64_t>(0, ahead - LayerCharge(c).count());
+    missing += more;
+    if (!p.problem.next_is_certain[static_cast<size_t>(p.problem.index.at(id))]) expected += more;
   }
   for (const auto& [next, id] : loads) {
     const int index = p.problem.index.at(id);
@@ -90,11 +119,7 @@ void Machine::Impl::LoadAhead(Device* device) {
     const int64_t bytes = (c.spec.layers.Of(ahead) - c.spec.layers.Of(c.held)).count();
     SetAhead(&c, ahead, next, PaceOf(p, *device, bytes, wanted));
   }
-  // What the plan gives up anyway makes room for what is still missing.
-  if (missing > 0) {
-    MakeRoom(missing, p.problem, p.plan.ahead, false, ComponentId(), Reason::kWantedByOthers,
-             "room for what is loaded ahead", device);
-  }
+  MakeRoomAhead(missing, expected, p, device);
 }
 
 // Bytes a second for `bytes` of the `wanted` that are loaded now. 0: the link's own.

@@ -51,7 +51,7 @@ Effects Machine::Impl::Step(const Event& event, absl::Time time) {
   return std::move(effects);
 }
 
-// A use that belongs to a run moves the run on, and with it what is to come on other devices.
+// A use of a run moves the run on as it begins, and with it what is to come on other devices.
 std::optional<std::string> Machine::Impl::DeviceConcerned(const Event& event) const {
   const auto device_of = [this](const CallHeader& header) {
     const auto it = state.sessions.find(header.session);
@@ -64,36 +64,53 @@ std::optional<std::string> Machine::Impl::DeviceConcerned(const Event& event) co
   if (const auto* begin = std::get_if<BeginUseEvent>(&event)) {
     return begin->use.run ? std::nullopt : device_of(begin->header);
   }
-  if (const auto* end = std::get_if<EndUseEvent>(&event)) {
-    return state.runs.empty() ? device_of(end->header) : std::nullopt;
-  }
+  if (const auto* end = std::get_if<EndUseEvent>(&event)) return device_of(end->header);
   return std::nullopt;
 }
 
+// What happens on a device is its own, and what comes by time comes with a tick: a step that is
+// about one device leaves the others alone, so that it takes as long beside many as beside none.
+bool Machine::Impl::IsElsewhere(const std::string& uuid) const {
+  return concerned.has_value() && !concerned->empty() && *concerned != uuid;
+}
+
 void Machine::Impl::Settle() {
+  const bool recovering = state.recovering;
   NoteRecovery();
   EndRuns();
   NoteExpectations();
-  if (future_changed || pipelines_changed) concerned.reset();
+  if (future_changed || pipelines_changed || recovering != state.recovering) concerned.reset();
   if (pipelines_changed) MarkPipelines();
   if (future_changed) MarkDeclared();
+  std::vector<Device*> elsewhere;
   for (auto& [uuid, device] : state.devices) {
-    const uint64_t decided = last_decision;
-    DropProvenGone(&device);
-    RelieveOvercommitment(&device);
-    if (future_changed) ReleaseWithoutFuture(&device);
-    if (!state.recovering) AdmitRefused(&device);
-    AdmitWaiting(&device);
-    // What is loaded ahead on one device hangs on nothing that happens on another: a plan for each
-    // would make every step as long as all of them.
-    const bool touched = !concerned.has_value() || *concerned == uuid || last_decision != decided;
-    if (!state.recovering && (touched || now >= device.load_at)) LoadAhead(&device);
-    NameLongWaits(device);
-    Remind(&device);
-    WantReadings(&device);
+    if (IsElsewhere(uuid)) {
+      elsewhere.push_back(&device);
+    } else {
+      SettleDevice(&device);
+    }
+  }
+  // A shard group that has begun takes room on all its devices.
+  for (Device* device : elsewhere) {
+    if (!IsElsewhere(device->spec.uuid)) SettleDevice(device);
   }
   LevelPeers();
   future_changed = pipelines_changed = false;
+}
+
+void Machine::Impl::SettleDevice(Device* device) {
+  const uint64_t decided = last_decision;
+  DropProvenGone(device);
+  RelieveOvercommitment(device);
+  if (future_changed) ReleaseWithoutFuture(device);
+  if (!state.recovering) AdmitRefused(device);
+  AdmitWaiting(device);
+  // With a tick nothing has happened; a plan for each device would make it as long as all of them.
+  const bool touched = !concerned.has_value() || !concerned->empty() || last_decision != decided;
+  if (!state.recovering && (touched || now >= device->load_at)) LoadAhead(device);
+  NameLongWaits(*device);
+  Remind(device);
+  WantReadings(device);
 }
 
 void Machine::Impl::FlushDirectives() {
@@ -104,7 +121,7 @@ void Machine::Impl::FlushDirectives() {
 // A reading counts only against charges that were not higher when it was taken.
 void Machine::Impl::TrackFloors() {
   for (auto& [id, session] : state.sessions) {
-    if (session.device.empty()) continue;
+    if (session.device.empty() || IsElsewhere(session.device)) continue;
     const Bytes charge = SessionCharge(state, session);
     if (charge < session.last_charge) session.charge_fell = now;
     session.last_charge = charge;

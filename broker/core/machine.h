@@ -40,7 +40,8 @@ struct Config {
   absl::Duration recovery_window = absl::Seconds(10);
   // A run outlives its driver's session by this.
   absl::Duration run_grace = absl::Seconds(5);
-  // Bytes that are loaded again within this time of their release count as regretted.
+  // Bytes that are loaded again within this time of their release count as regretted; what came
+  // less than this ago does not make room for what is loaded ahead of a use that nobody declared.
   absl::Duration minimum_residency = absl::Seconds(10);
   // Where uses came again and again, the next is expected, and what it needs kept, for this long
   // after the last, or for a few times the longest time between two. At least 0.

@@ -14,6 +14,7 @@
 #include "broker/core/future.h"
 #include "broker/core/machine.h"
 #include "broker/core/planner.h"
+#include "broker/core/session_life.h"
 #include "broker/core/state.h"
 
 namespace vrambroker::core {
@@ -24,6 +25,8 @@ struct Machine::Impl {
   // machine.cc
   Effects Step(const Event& event, absl::Time time);
   void Settle();
+  void SettleDevice(Device* device);
+  bool IsElsewhere(const std::string& uuid) const;
   // The one device whose state an event can change; empty: none by itself. Unset: any.
   std::optional<std::string> DeviceConcerned(const Event& event) const;
   void FlushDirectives();
@@ -50,8 +53,12 @@ struct Machine::Impl {
   Session* SameProcess(const AttachEvent& e);
   // `fresh`: nothing was known of the process.
   void SayWelcome(const AttachEvent& e, bool fresh, Session* session);
-  void Lose(Session* session, const std::string& why);
-  void Drop(SessionId id);
+  // session_life.cc: what the table says. `heir`: the newer session of kAttachedAgain, which is not
+  // among the others yet.
+  void Happens(SessionEvent event, SessionId id, const std::string& why, Session* heir = nullptr);
+  void LetGo(Session* session, const std::string& why);
+  void HandOver(Session* old, Session* heir);
+  void Drop(Session* session);
   absl::Status CheckSnapshot(const Session& session, const Snapshot& snapshot) const;
   // The target of a component whose worker dropped layers by itself follows what is held.
   void FollowDrop(Component* c, Session* session);
@@ -134,8 +141,6 @@ struct Machine::Impl {
     Reason reason = Reason::kUnspecified;
     // What it rests on; unset: on no plan.
     std::optional<Planned> planned;
-    // The plan has the use begin with so many.
-    bool as_planned = false;
   };
   std::optional<Offer> Consider(WaitingUse* w, Device* device, int64_t limit, int cap);
   bool TryAdmit(WaitingUse* w, Device* device, int64_t limit);
@@ -208,6 +213,8 @@ struct Machine::Impl {
   // load_ahead.cc
   const Planned& PlanNow(const Device& device);
   bool MayLoadAhead(const Device& device) const;
+  bool IsSettling(const Component& c, bool next_is_certain) const;
+  void MakeRoomAhead(int64_t missing, int64_t expected, const Planned& p, Device* device);
   std::vector<std::pair<double, ComponentId>> LoadsOf(const Planned& p) const;
   void LoadAhead(Device* device);
   double PaceOf(const Planned& p, const Device& device, int64_t bytes, int64_t wanted) const;

@@ -117,7 +117,7 @@ void Machine::Impl::DropShownGone(const Device& device) {
       gone.push_back(id);
     }
   }
-  for (SessionId id : gone) Drop(id);
+  for (SessionId id : gone) Happens(SessionEvent::kShownFree, id, "");
 }
 
 // Whether what is charged is what is held: nothing only on record, no use, every target reached,
@@ -171,7 +171,7 @@ void Machine::Impl::DropProvenGone(Device* device) {
     if (s.device != device->spec.uuid || s.phase != SessionPhase::kGone) continue;
     if (now - s.gone_at >= config.settling_time) gone.push_back(id);
   }
-  for (SessionId id : gone) Drop(id);
+  for (SessionId id : gone) Happens(SessionEvent::kShownFree, id, "");
 }
 
 bool Machine::Impl::MustComeToRest(const Device& device) const {

@@ -63,9 +63,7 @@ void Machine::Impl::NoteRecovery() {
   state.recovering = false;
   for (auto& [id, s] : state.sessions) {
     if (!IsMissing(s) || s.provable) continue;
-    s.phase = SessionPhase::kGone;
-    s.gone_at = now;
-    Stir(&DeviceOf(s));
+    Happens(SessionEvent::kPresumedDead, id, "");
   }
 }
 

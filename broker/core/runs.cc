@@ -93,7 +93,7 @@ void Machine::Impl::EndRuns() {
     const bool lost = s.device.empty() && s.phase == SessionPhase::kLost;
     if (lost && now - s.lost_at >= config.run_grace) over.push_back(id);
   }
-  for (SessionId id : over) Drop(id);
+  for (SessionId id : over) Happens(SessionEvent::kGraceOver, id, "");
 }
 
 // The real order wins: a stage that begins passes over those before it.

@@ -14,12 +14,6 @@ void Machine::Impl::On(const AttachEvent& e) {
     effects.push_back(CloseStream{e.connection, std::move(status)});
     return;
   }
-  if (old != nullptr && old->phase == SessionPhase::kAttached) {
-    effects.push_back(
-        CloseStream{old->connection, absl::AbortedError("the same process has attached again")});
-    Lose(old, "attached again");
-  }
-
   const bool fresh = old == nullptr || old->recorded > Bytes();
   Session session;
   session.id = SessionId(++last_session);
@@ -32,30 +26,8 @@ void Machine::Impl::On(const AttachEvent& e) {
   if (session.device.empty() && !e.components.empty()) {
     session.device = state.devices.begin()->first;
   }
-  if (old != nullptr && fresh) {
-    session.on_record = old->on_record;  // what it says now takes the place of the record
-    session.attach_on_record = old->attach_on_record;
-    state.sessions.erase(old->id);
-  } else if (old != nullptr) {
-    // The record goes on: what was sent and not completed still counts.
-    session.components = std::exchange(old->components, {});
-    session.sequence = old->sequence;
-    session.pool = old->pool;
-    session.pinned_host = old->pinned_host;
-    session.floor = old->floor;
-    session.next_floor = old->next_floor;
-    session.total_floor = old->total_floor;
-    session.raised_in_reading = old->raised_in_reading;
-    session.charge_when_reading_began = old->charge_when_reading_began;
-    session.learned_known = old->learned_known;
-    session.learned = old->learned;
-    session.on_record = old->on_record;
-    session.attach_on_record = old->attach_on_record;
-    session.residual_since = old->residual_since;
-    session.pipelines = old->pipelines;
-    state.runs.HandOver(old->id, session.id);
-    for (ComponentId c : session.components) state.components.at(c).session = session.id;
-    state.sessions.erase(old->id);
+  if (old != nullptr) {
+    Happens(SessionEvent::kAttachedAgain, old->id, "the same process has attached again", &session);
   }
   state.connections[e.connection] = session.id;
   const SessionId id = session.id;
@@ -181,65 +153,6 @@ void Machine::Impl::SayWelcome(const AttachEvent& e, bool fresh, Session* sessio
   directive.welcome = std::move(welcome);
   effects.push_back(std::move(directive));
   future_changed = true;
-}
-
-void Machine::Impl::On(const StreamClosedEvent& e) {
-  const auto it = state.connections.find(e.connection);
-  if (it == state.connections.end()) return;
-  Lose(&state.sessions.at(it->second), "its stream ended");
-}
-
-void Machine::Impl::Lose(Session* session, const std::string& why) {
-  if (session->phase != SessionPhase::kAttached) return;
-  session->phase = SessionPhase::kLost;
-  session->lost_at = now;
-  state.connections.erase(session->connection);
-  session->connection = ConnectionId();
-  std::vector<uint64_t> mine;
-  for (const auto& [order, w] : state.waiting) {
-    if (w.session == session->id) mine.push_back(order);
-  }
-  for (uint64_t order : mine) {
-    Withdraw(order, absl::AbortedError(absl::StrCat("the session of ", session->worker,
-                                                    " is lost: ", why, "; attach again")));
-  }
-  session->requests.clear();
-  session->finished.clear();
-  session->marks = 0;
-  state.runs.EndAt(session->id, now + config.run_grace);
-  if (!session->device.empty()) Stir(&DeviceOf(*session));
-}
-
-// Of a driver, or of a process that is gone for good.
-void Machine::Impl::Drop(SessionId id) {
-  Session& session = state.sessions.at(id);
-  VRAM_CHECK(session.phase != SessionPhase::kAttached);
-  for (ComponentId c : session.components) state.components.erase(c);
-  ForgetCharge(session);
-  state.sessions.erase(id);
-  future_changed = pipelines_changed = true;
-}
-
-void Machine::Impl::On(const ProcessDiedEvent& e) {
-  if (!e.process.known()) return;
-  std::vector<SessionId> dead;
-  for (const auto& [id, s] : state.sessions) {
-    if (s.process == e.process && s.phase != SessionPhase::kGone) dead.push_back(id);
-  }
-  for (SessionId id : dead) {
-    Session& s = state.sessions.at(id);
-    if (s.phase == SessionPhase::kAttached) {
-      effects.push_back(CloseStream{s.connection, absl::AbortedError("the process has ended")});
-      Lose(&s, "its process has ended");
-    }
-    if (s.device.empty()) {
-      Drop(id);
-      continue;
-    }
-    s.phase = SessionPhase::kGone;
-    s.gone_at = now;
-    Stir(&DeviceOf(s));
-  }
 }
 
 absl::Status Machine::Impl::CheckSnapshot(const Session& session, const Snapshot& snapshot) const {

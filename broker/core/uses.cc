@@ -115,6 +115,8 @@ void Machine::Impl::Withdraw(uint64_t order, absl::Status status) {
   const auto node = state.waiting.extract(order);
   VRAM_CHECK(!node.empty());
   const WaitingUse& w = node.mapped();
+  // Where it waited, others have moved up.
+  if (IsElsewhere(state.sessions.at(w.session).device)) concerned.reset();
   FailGroupOf(w, status);
   state.waiting_calls.erase(w.call);
   Fail(w.call, std::move(status));
@@ -176,7 +178,7 @@ void Machine::Impl::On(const EndUseEvent& e) {
         absl::ResourceExhaustedError(absl::StrCat("more than ", config.max_request_ids,
                                                   " uses were ended whose BeginUse never came"))});
     Fail(e.header.call, absl::AbortedError("attach again: too many uses ended unseen"));
-    return Lose(session, "too many uses ended unseen");
+    return Happens(SessionEvent::kStreamEnded, session->id, "too many uses ended unseen");
   }
   for (const auto& [order, w] : state.waiting) {
     answer.trim_pool |= session->pool > Bytes() &&

@@ -262,6 +262,10 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
               "Where uses came again and again, what the next needs is kept this long after the "
               "last, if nobody wants the room, or a few times the longest time between two.",
               &core->expect_for, flags);
+  AddDuration("minimum-residency",
+              "What came less than this ago makes no room for what is loaded ahead of a use that "
+              "nobody declared; bytes that come back within it count as regretted.",
+              &core->minimum_residency, flags);
   AddDuration("recovery-window",
               "From its start a broker lets nothing grow until all workers on record have "
               "attached again or are gone and the driver was read, and at most for this long.",

@@ -10,9 +10,10 @@ namespace {
 class Recurrence : public MachineFixture {
  protected:
   // Uses a component of a worker of the same name once; returns the layers that it had to load.
-  int Use(Worker* w) {
+  int Use(Worker* w, int fewest = 0) {
     const std::string request = absl::StrCat("use-", ++uses_);
-    const CallId call = Begin(*w, request, w->name);
+    const CallId call =
+        Begin(*w, request, w->name, 0, [&](UseSpec* u) { u->min_resident = fewest; });
     for (Worker* other : workers_) {
       if (other != w) Report(other);  // gives back what was asked of it
     }
@@ -83,6 +84,49 @@ TEST_F(Recurrence, WhatFollowedThreeAlikeIsExpectedAgainAndNotForEver) {
   Pass(absl::Seconds(20));
   EXPECT_EQ(Look("t/t").target, 0);
   EXPECT_EQ(Look("d/d").target, 0);
+}
+
+// A model came once and is kept because nobody wants the room. Seconds from the end of the last use
+// before a large one that is expected until all of that one is there.
+class Residency : public Recurrence {
+ protected:
+  int SecondsUntilThere(absl::Duration minimum_residency) {
+    config_.load_ahead = true;
+    config_.minimum_residency = minimum_residency;
+    config_.expect_for = absl::Seconds(60);
+    Build(11 * kGiB);
+    std::vector<Worker> models;
+    for (const char* name : {"a", "b", "c"}) {
+      models.push_back(NewWorker(name, {Forward(name, 1, kGiB)}));
+    }
+    models.push_back(NewWorker("large", {Forward("large", 5, kGiB)}));
+    models.push_back(NewWorker("once", {Forward("once", 8, kGiB)}));
+    workers_.clear();
+    for (Worker& w : models) {
+      Attach(&w);
+      workers_.push_back(&w);
+    }
+    for (int i = 0; i < 24; ++i) Use(&models[static_cast<size_t>(i % 4)], i % 4 == 3 ? 5 : 1);
+    Use(&models[4], 8);
+    for (size_t i = 0; i < 3; ++i) Use(&models[i], 1);
+    EXPECT_LT(Look("large/large").target, 5);
+    for (int seconds = 1; seconds < 30; ++seconds) {
+      Pass(absl::Seconds(1));
+      for (Worker* w : workers_) Report(w);
+      if (Look("large/large").held == 5) return seconds;
+    }
+    return 30;
+  }
+};
+
+TEST_F(Residency, WhatHasJustComeDoesNotGoForWhatIsMerelyExpected) {
+  const int seconds = SecondsUntilThere(absl::Seconds(10));
+  EXPECT_GE(seconds, 5);
+  EXPECT_LE(seconds, 11) << "what has been there for a while does";
+}
+
+TEST_F(Residency, WithoutAMinimumItGoesAtOnce) {
+  EXPECT_LE(SecondsUntilThere(absl::ZeroDuration()), 2);
 }
 
 }  // namespace
