@@ -85,6 +85,7 @@ EngineHooks Server::Parts::MakeHooks() {
     if (extras.on_step != nullptr) extras.on_step(event, took);
   };
   hooks.on_effect = [this](const core::Effect& effect) {
+    if (extras.on_effect != nullptr) extras.on_effect(effect);
     tally.Note(effect);
     if (const auto* decision = std::get_if<core::LogDecision>(&effect)) {
       decision_feed.Decided(decision->decision);

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "broker/core/effects.h"
 #include "broker/core/events.h"
 #include "broker/server/options.h"
 
@@ -21,6 +22,8 @@ struct ServerExtras {
   std::vector<grpc::Service*> services;
   // Called with each event and the time that deciding it took, in the order of decisions.
   std::function<void(const core::Event&, absl::Duration)> on_step;
+  // Called with each effect before it is carried out, in the same order.
+  std::function<void(const core::Effect&)> on_effect;
   // Where the log goes; below 0: nowhere.
   int log_descriptor = 2;
 };

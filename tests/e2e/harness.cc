@@ -207,20 +207,27 @@ std::unique_ptr<Process> E2eTest::StartProgram(const std::string& name,
 std::vector<std::string> E2eTest::BrokerCommand(const std::string& socket,
                                                 const std::string& device,
                                                 const std::vector<std::string>& flags) {
-  std::vector<std::string> command = {
-      Program("vram-brokerd"), "--listen=unix:" + socket,       "--emulated-device=" + device,
-      "--reserve=0",           "--lock-dir=" + folder_->path(), "--reading-interval=50ms",
-      "--grow-wait=200ms"};
+  std::vector<std::string> command = broker_program_;
+  for (const std::string& flag :
+       {"--listen=unix:" + socket, "--emulated-device=" + device, std::string("--reserve=0"),
+        "--lock-dir=" + folder_->path(), std::string("--reading-interval=50ms"),
+        std::string("--grow-wait=200ms")}) {
+    command.push_back(flag);
+  }
   command.insert(command.end(), flags.begin(), flags.end());
   return command;
 }
 
-void E2eTest::StartBroker(const std::vector<std::string>& flags) {
+void E2eTest::BeginBroker(const std::vector<std::string>& flags) {
   if (card_ == nullptr) {
     ASSERT_NO_FATAL_FAILURE(MakeCard(CardSetup{}));
   }
   const std::string device = absl::StrCat(card_name_.name(), "=", card_->CapacityBytes());
   broker_ = StartProgram("broker", BrokerCommand(folder_->path() + "/broker", device, flags));
+}
+
+void E2eTest::StartBroker(const std::vector<std::string>& flags) {
+  ASSERT_NO_FATAL_FAILURE(BeginBroker(flags));
   const absl::Time give_up = absl::Now() + kStartTimeout;
   do {
     admin_ = v1::BrokerAdmin::NewStub(Connect(broker_address()));

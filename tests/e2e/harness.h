@@ -123,6 +123,9 @@ struct WorkerSetup {
   std::vector<std::string> flags = {};
 };
 
+// The path of a program that is built with this one.
+std::string Program(const std::string& name);
+
 class E2eTest : public testing::Test {
  protected:
   // What a test sets before it starts anything.
@@ -141,6 +144,13 @@ class E2eTest : public testing::Test {
   // short intervals; `flags` come after the harness's own. Again after the last one has ended:
   // another.
   void StartBroker(const std::vector<std::string>& flags = {});
+  // The same without waiting until it answers.
+  void BeginBroker(const std::vector<std::string>& flags = {});
+  // The program that is started as the broker, with flags of its own before the others.
+  void BrokerProgram(const std::string& name, const std::vector<std::string>& flags = {}) {
+    broker_program_ = {Program(name)};
+    broker_program_.insert(broker_program_.end(), flags.begin(), flags.end());
+  }
   // A command line of a broker, to be started by StartProgram.
   std::vector<std::string> BrokerCommand(const std::string& socket, const std::string& device,
                                          const std::vector<std::string>& flags);
@@ -183,6 +193,7 @@ class E2eTest : public testing::Test {
                                                      const std::vector<std::string>& command);
 
   std::optional<pipeline::TemporaryFolder> folder_;
+  std::vector<std::string> broker_program_ = {Program("vram-brokerd")};
   pipeline::TemporaryCardName card_name_;
   std::unique_ptr<card::EmulatedCard> card_;
   std::unique_ptr<Process> broker_;
@@ -191,9 +202,6 @@ class E2eTest : public testing::Test {
   // Names of all logs so far.
   std::vector<std::string> logs_;
 };
-
-// The path of a program that is built with this one.
-std::string Program(const std::string& name);
 
 }  // namespace vrambroker::e2e
 

@@ -1,4 +1,6 @@
 // A broker that is killed and started again while many workers are at work.
+#include <gmock/gmock.h>
+
 #include <atomic>
 #include <iostream>
 #include <memory>
@@ -109,6 +111,47 @@ TEST_F(RestartTest, FiftyWorkersAtWorkAreAllBackWithinTheWindowAndNothingIsGrant
   for (const v1::SessionPicture& s : picture.sessions()) {
     EXPECT_EQ(s.recorded_bytes(), 0) << s.worker();
   }
+}
+
+// One broker after the other is killed between a decision, its record and its answer, early and
+// late in its life; the last one lives.
+TEST_F(RestartTest, ABrokerMayBeKilledBetweenADecisionItsRecordAndItsAnswer) {
+  CardSetup card;
+  card.capacity = 8 * kMiB;
+  MakeCard(card);
+  StartBroker();
+  std::vector<StageWorker*> workers;
+  for (int i = 0; i < 6; ++i) {
+    workers.push_back(&BeginWorker(absl::StrCat("w", i), {.layers = 8, .layer_bytes = kMiB / 4}));
+  }
+  for (StageWorker* worker : workers) {
+    ASSERT_TRUE(Eventually([&] { return Ready(worker->name()); }, absl::Seconds(40)));
+    KeepGoing(worker);
+  }
+  broker().Kill();
+  for (const char* point : {"decided", "recorded", "answered"}) {
+    for (int count : {1, 4, 11, 30}) {
+      SCOPED_TRACE(absl::StrCat(point, ":", count));
+      BrokerProgram("killed-brokerd", {absl::StrCat(point, ":", count)});
+      BeginBroker();
+      const absl::Status ended = broker().Join(absl::Seconds(20));
+      ASSERT_THAT(std::string(ended.message()), testing::HasSubstr("signal 9")) << broker().Log();
+      EXPECT_LE(UsedOnCard(), card.capacity);
+    }
+  }
+  BrokerProgram("vram-brokerd");
+  StartBroker();
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_EQ(Device().overcommitted_bytes(), 0);
+    return Attached() == 6 && !Picture().has_recovery_left();
+  }));
+  const int before = uses_;
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_EQ(Device().overcommitted_bytes(), 0);
+    return uses_ >= before + 24;
+  }));
+  Finish();
+  EXPECT_TRUE(failures_.empty()) << failures_.size() << " failed, the first: " << failures_[0];
 }
 
 }  // namespace
