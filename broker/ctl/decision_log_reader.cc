@@ -59,7 +59,7 @@ absl::StatusOr<bool> DecisionLogReader::Parse(std::string text, v1::DecisionLogL
   // A file of something else does not begin as a header does.
   if (!headed_ && !absl::StartsWith(text, "{")) return InLine(number_, status);
   // Only what a crash cut off has nothing, or another broker's header, behind it.
-  const absl::StatusOr<bool> more = ReadText(&text);
+  absl::StatusOr<bool> more = ReadText(&text);
   if (!more.ok()) return more;
   if (*more && (!ParseLine(text, line).ok() || !line->has_header())) {
     return InLine(number_, status);

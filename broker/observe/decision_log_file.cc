@@ -108,7 +108,7 @@ absl::Status DecisionLogFile::Append(absl::string_view lines, bool beginning) {
     if (wrote > 0) {
       done += static_cast<size_t>(wrote);
     } else if (wrote == 0 || errno != EINTR) {
-      const absl::Status status = Failed(path_, "cannot be written");
+      absl::Status status = Failed(path_, "cannot be written");
       if (regular_ && done > 0 && ftruncate(fd_.get(), size_) != 0) {
         size_ += static_cast<int64_t>(done);
         torn_ = true;
