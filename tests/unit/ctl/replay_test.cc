@@ -44,7 +44,7 @@ std::string Planned(const std::string& from = "", const std::string& to = "") {
       "\"exposed_seconds_per_byte\":0.5,\"link_share\":1}],"
       "\"uses\":[{\"component\":0,\"passes\":3,\"max_resident\":4,\"probability\":1}],"
       "\"deciding\":1,\"resident\":[4],\"keep\":[0],\"ahead\":[0],\"saved_seconds\":400}}}\n";
-  const std::string changed = from.empty() ? line : absl::StrReplaceAll(line, {{from, to}});
+  std::string changed = from.empty() ? line : absl::StrReplaceAll(line, {{from, to}});
   EXPECT_TRUE(from.empty() || changed != line) << from;
   return changed;
 }
@@ -161,7 +161,7 @@ TEST(ReplayTest, TimesAndLayersThatCannotBeAreRefusedWithLineAndField) {
   const std::string header =
       "{\"time\":\"2026-01-01T00:00:00Z\",\"header\":{\"version\":1,\"broker_epoch\":\"7\"}}\n";
   for (const auto& [line, what] : broken) {
-    const absl::Status status = ReadText(header + Planned() + line + "\n" + Planned());
+    const absl::Status status = ReadText(absl::StrCat(header, Planned(), line, "\n", Planned()));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << line;
     EXPECT_THAT(std::string(status.message()), AllOf(StartsWith("line 3: "), HasSubstr(what)));
   }

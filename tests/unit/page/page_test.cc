@@ -204,6 +204,7 @@ TEST_F(PageTest, PastTheBoundOfConnectionsTheAnswerIs503) {
 TEST_F(PageTest, EndsAtOnce) {
   Open();
   std::vector<std::unique_ptr<Browser>> browsers;
+  browsers.reserve(8);
   for (int i = 0; i < 8; ++i) browsers.push_back(std::make_unique<Browser>(address()));
   ASSERT_TRUE(Watching(8));
   const UniqueFd silent(ConnectToLoopback(address()));

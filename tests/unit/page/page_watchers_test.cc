@@ -100,6 +100,7 @@ TEST_F(PageTest, ThePlaceOfOneWhoHasLeftIsFreeForTheNext) {
 TEST_F(PageTest, The33rdWatcherIsRefusedWithTheReason) {
   Open();
   std::vector<std::unique_ptr<Browser>> browsers;
+  browsers.reserve(32);
   for (int i = 0; i < 32; ++i) browsers.push_back(std::make_unique<Browser>(address()));
   ASSERT_TRUE(Watching(32));
   Browser refused(address());
