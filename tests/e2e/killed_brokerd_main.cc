@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,7 +28,10 @@ class Killer {
   void Effect(const core::Effect& effect) {
     const bool record = std::holds_alternative<core::RecordCharge>(effect);
     if (record && !recording_) At("decided");
-    if (!record && recording_ && !recorded_) At("recorded"), recorded_ = true;
+    if (!record && recording_ && !recorded_) {
+      recorded_ = true;
+      At("recorded");
+    }
     recording_ |= record;
   }
   // The next event has been decided: the last one is carried out.
@@ -51,8 +56,8 @@ int Run(const std::vector<std::string>& arguments) {
   int count = 0;
   if (point.size() != 2 || !absl::SimpleAtoi(point[1], &count)) return 2;
   const auto parsed = server::ParseOptions(
-      {arguments.begin() + 1, arguments.end()}, [](const std::string&) { return std::nullopt; },
-      [] { return std::vector<std::string>(); });
+      {arguments.begin() + 1, arguments.end()},
+      [](const std::string&) -> std::optional<std::string> { return std::nullopt; }, {});
   if (!parsed.ok()) {
     std::fprintf(stderr, "%s\n", parsed.status().ToString().c_str());
     return 2;

@@ -42,10 +42,10 @@ void Tell(const RunningUse& use, int owner, Digest* d) {
 }
 
 void Tell(const Run& run, Digest* d) {
-  [[maybe_unused]] const auto& [id, driver, name, pipeline, stages, next, started, order, starts_at,
+  [[maybe_unused]] const auto& [id, driver, name, pipeline, stages, next, order, starts_at,
                                 ends_at] = run;
   d->Put(Name::kRun, 0, id.value());
-  d->Put(next * 2 + (started ? 1 : 0));
+  d->Put(next);
   d->Put(Name::kOrder, 0, order);
   d->PutDeadline(starts_at);
   d->Put(ends_at);
@@ -171,6 +171,7 @@ void MachineInspection::Tell(const Component& component, int owner, const Config
   d->PutSince(last_reminder, config.release_deadline);
   d->PutReal(pace);
   d->Put(revoked_at.has_value() * 64 + revoked_from);
+  d->PutSince(regret.came(), config.minimum_residency);
 }
 
 void MachineInspection::Tell(const WaitingUse& waiting, int owner, const Config& config,
@@ -205,7 +206,7 @@ void MachineInspection::Tell(const Machine& machine, const Names& names, Digest*
   for (const auto& [order, w] : waiting) {
     Tell(w, sessions.at(w.session).process.pid, m.config, names, d);
   }
-  for (const auto& [id, run] : runs) core::Tell(run, d);
+  for (const auto& [id, run] : runs.all()) core::Tell(run, d);
   d->Put(lanes * 4 + draining * 2 + recovering);
   d->PutDeadline(recovery_ends);
   d->PutDeadline(m.wake_at);
