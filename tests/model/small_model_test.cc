@@ -54,7 +54,12 @@ TEST_P(SmallModel, NothingGoesWrongInAnyOrder) {
     EXPECT_GE(found.states, MostStates());
     return;
   }
-  EXPECT_GT(found.compared, 0) << "no two ways to one state were compared";
+  // A few of the ways that lead to a state by which another did are compared: chance, where those
+  // are few.
+  constexpr int64_t kEnough = 10'000;
+  if (found.steps - found.states > kEnough) {
+    EXPECT_GT(found.compared, 0) << "no two ways to one state were compared";
+  }
   for (Action::Kind kind : Expected(scenario)) {
     EXPECT_GT(found.taken[static_cast<size_t>(kind)], 0) << NameOf(kind) << ": never happened";
   }
