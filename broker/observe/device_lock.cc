@@ -192,7 +192,7 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path, const std::s
   return status;
 }
 
-FileLock& FileLock::operator=(FileLock&& other) {
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
   Release();
   fd_ = std::move(other.fd_);
   path_ = std::move(other.path_);

@@ -45,7 +45,7 @@ class FileLock {
   static absl::StatusOr<FileLock> Acquire(const std::string& path, const std::string& address);
 
   FileLock(FileLock&&) = default;
-  FileLock& operator=(FileLock&& other);
+  FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock() { Release(); }
 
   const std::string& path() const { return path_; }
