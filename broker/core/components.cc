@@ -13,8 +13,16 @@ void Machine::Impl::On(const UpdateComponentsEvent& e) {
   if (session == nullptr || DealtWith(e.header, session)) return;
   auto refuse = [&](absl::Status status) { Fail(e.header.call, std::move(status)); };
   if (absl::Status s = CheckSnapshot(*session, e.snapshot); !s.ok()) return refuse(std::move(s));
+  // What only tells of the host's copy is taken whatever runs or is held.
+  const auto of_host_only = [&](const ComponentSpec& spec) {
+    const Component* c = FindComponent(*session, spec.name);
+    return c != nullptr && c->spec != spec && SameOnDevice(c->spec, spec);
+  };
   std::vector<std::string> changed = e.remove;
-  for (const ComponentSpec& spec : e.upsert) changed.push_back(spec.name);
+  for (const ComponentSpec& spec : e.upsert) {
+    if (!of_host_only(spec)) changed.push_back(spec.name);
+  }
+  const size_t upserts = changed.size() - e.remove.size();
   for (const std::string& name : changed) {
     const Component* c = FindComponent(*session, name);
     if (c != nullptr && c->use.has_value()) {
@@ -39,8 +47,8 @@ void Machine::Impl::On(const UpdateComponentsEvent& e) {
           c->held, " layers and may hold ", may_hold, "; release all of it and report first")));
     }
   }
-  if (static_cast<int>(state.components.size() + e.upsert.size()) > config.max_components ||
-      session->components.size() + e.upsert.size() > 64 + e.remove.size()) {
+  if (static_cast<int>(state.components.size() + upserts) > config.max_components ||
+      session->components.size() + upserts > 64 + e.remove.size()) {
     return refuse(absl::ResourceExhaustedError(
         absl::StrCat("components: at most 64 a session and ", config.max_components, " in all")));
   }
@@ -55,7 +63,9 @@ void Machine::Impl::On(const UpdateComponentsEvent& e) {
   }
   UpdateAnswer answer;
   for (const ComponentSpec& spec : e.upsert) {
+    const bool tells_of_host_only = of_host_only(spec);
     AddComponent(spec, session);
+    if (tells_of_host_only) continue;
     Component* c = FindComponent(*session, spec.name);
     const Bytes missing = AdmitFixed(c);
     if (missing > Bytes()) {
@@ -66,7 +76,8 @@ void Machine::Impl::On(const UpdateComponentsEvent& e) {
     c->reason = c->permanent() ? Reason::kPermanent : Reason::kUnchanged;
     answer.targets.push_back(TargetOf(*c));
   }
-  future_changed = pipelines_changed = true;
+  pins_changed = true;
+  if (!changed.empty()) future_changed = pipelines_changed = true;
   RequestRecord record;
   record.state = RequestRecord::State::kAnswered;
   record.answer = answer;
@@ -77,7 +88,11 @@ void Machine::Impl::On(const UpdateComponentsEvent& e) {
 
 void Machine::Impl::AddComponent(const ComponentSpec& spec, Session* session) {
   if (Component* c = FindComponent(*session, spec.name); c != nullptr) {
-    if (c->spec != spec) {
+    if (spec.pin_host > c->spec.pin_host) c->may_pin = false;  // less was allowed
+    if (SameOnDevice(c->spec, spec)) {
+      if (spec.host_tier != c->spec.host_tier) c->estimates.ForgetLinkRate();
+      c->spec = spec;
+    } else {
       c->open.clear();
       c->spec = spec;
       c->admitted = c->fixed_placed = false;  // of the size that it had

@@ -82,12 +82,14 @@ struct Welcome {
 };
 
 // Goes out on the stream. Not yet sent ones of a connection may be merged: the newest target of
-// each component, trim if any says so.
+// each component, trim if any says so, the newest allowance.
 struct SendDirective {
   ConnectionId connection;
   std::optional<Welcome> welcome;
   std::vector<Target> targets;
   bool trim_pool = false;
+  // Host bytes that the worker may have pinned. Unset: as said last.
+  std::optional<Bytes> pin_allowance = std::nullopt;
 };
 
 // Ends the stream with this status. No StreamClosedEvent needs to follow.

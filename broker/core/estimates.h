@@ -95,6 +95,9 @@ class Estimates {
 
   // Seconds that a pass computes. `declared` 0: nothing was. 0: not known.
   double PassSeconds(double declared) const { return pass_seconds_.LowerMedian(declared); }
+  // Its layers come from elsewhere on the host from now on.
+  void ForgetLinkRate() { link_rate_ = Samples(); }
+
   // Bytes a second to the device. `start`: what is known without this component's own uses, 0 where
   // nothing is. 0: not known.
   double LinkRate(double start) const { return link_rate_.UpperMedian(start); }

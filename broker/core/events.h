@@ -29,6 +29,7 @@ struct AttachEvent {
   std::vector<ComponentSpec> components;
   Snapshot snapshot;
   std::vector<ResumedUseSpec> running_uses;
+  HostMemory host = {};
 };
 
 // A stream ended, whoever ended it.

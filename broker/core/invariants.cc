@@ -56,6 +56,7 @@ void Machine::Impl::CheckInvariants() const {
     VRAM_CHECK(state.sessions.at(w.session).phase == SessionPhase::kAttached);
     VRAM_CHECK(state.components.at(w.component).session == w.session);
   }
+  CheckPins();
   for (const auto& [uuid, device] : state.devices) {
     const Ledger l = DeriveLedger(state, device);
     VRAM_CHECK(l.capacity + l.Overcommitted() == l.Free() + l.Sum());

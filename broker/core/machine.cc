@@ -95,6 +95,7 @@ void Machine::Impl::Settle() {
     if (!IsElsewhere(device->spec.uuid)) SettleDevice(device);
   }
   LevelPeers();
+  AllowPins();
   future_changed = pipelines_changed = false;
 }
 
@@ -155,6 +156,7 @@ void Machine::Impl::AskToWake() {
   }
   consider(state.runs.next_end());
   if (state.recovering) consider(state.recovery_ends);
+  if (pins_changed) consider(state.pins_open_at);
   for (const auto& [id, s] : state.sessions) {
     if (s.phase == SessionPhase::kGone) consider(s.gone_at + config.settling_time);
     if (s.phase == SessionPhase::kLost && s.device.empty()) consider(s.lost_at + config.run_grace);

@@ -53,6 +53,14 @@ struct Config {
   // Nothing is loaded ahead while no use runs before it has been so for this long: the next stage
   // of a run follows at once, and would wait for the layer on the way.
   absl::Duration idle_before_load = absl::Milliseconds(50);
+  // Of the memory that workers may use so much may be pinned: 0 (nobody pins) to 1. From the start
+  // nobody is allowed more than it has for recovery_window: who holds nothing on a device is on no
+  // record, and may have pinned what an earlier broker allowed.
+  double host_pin_fraction = 0.5;
+  // What the machine has. 0: not known, workers' own words count.
+  Bytes host_memory;
+  // The most that all workers of the machine may pin. 0: that fraction of what it has.
+  Bytes host_pin_budget;
   int max_sessions = 1024;
   int max_components = 4096;
   int max_waiting = 1024;

@@ -277,6 +277,16 @@ struct Machine::Impl {
   int RunsUnderWay() const;
   Problem BuildProblem(const Device& device, const WaitingUse* deciding) const;
 
+  // host_memory.cc
+  Bytes PinWish(const Session& session) const;
+  Bytes PinAllowance(const Session& session) const;
+  // What counts of it against budgets.
+  Bytes PinCharge(const Session& session) const;
+  HostPools HostMemoryNow() const;
+  void AllowPins();
+  void AllowMorePins();
+  void CheckPins() const;
+
   // picture.cc, invariants.cc
   Picture GetPicture(absl::Time at) const;
   void CheckInvariants() const;
@@ -296,6 +306,8 @@ struct Machine::Impl {
   bool future_changed = false;
   // Pipelines, their drivers or components changed.
   bool pipelines_changed = false;
+  // What is pinned, may be or is wished to be has changed since allowances were decided.
+  bool pins_changed = false;
   // The newest plan of this step, as long as nothing that it was made from has changed.
   std::optional<Planned> planned;
   // What is decided now rests on; null: on no plan.

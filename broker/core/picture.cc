@@ -64,6 +64,11 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
     p.phase = s.phase;
     p.pool = s.pool;
     p.recorded = s.recorded;
+    if (s.phase != SessionPhase::kGone) {
+      p.pinned_host = s.pinned_host;
+      p.pin_allowance = PinAllowance(s);
+      p.pin_wish = PinWish(s);
+    }
     std::tie(p.overdue_targets, p.overdue) = overdue[id];
     if (const auto d = state.devices.find(s.device); d != state.devices.end()) {
       p.unexplained = UnexplainedBytes(d->second, s);
@@ -82,6 +87,7 @@ Picture Machine::Impl::GetPicture(absl::Time at) const {
     picture.runs.push_back(
         {id, run.pipeline, run.driver_name, run.next_stage, run.count(), run.started()});
   }
+  picture.host_memory = HostMemoryNow();
   return picture;
 }
 

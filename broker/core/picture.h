@@ -1,6 +1,7 @@
 // A copy of what the machine knows, for those who look at it.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,7 +70,28 @@ struct SessionPicture {
   int overdue_targets = 0;
   // Held above these.
   Bytes overdue;
+  // Host bytes: pinned as it reports, allowed and wished. 0 once it is gone: they are free again.
+  Bytes pinned_host;
+  Bytes pin_allowance;
+  Bytes pin_wish;
 };
+
+// Host memory that workers pin of one domain, or of the machine.
+struct HostPool {
+  // 0: not known.
+  Bytes limit;
+  // The most that they may pin together. Unset: the limit is not known, and nothing is refused.
+  std::optional<Bytes> budget;
+  Bytes pinned;
+  Bytes allowed;
+  Bytes wished;
+  // Of each worker the larger of pinned and allowed. More than the budget where somebody has pinned
+  // without being allowed to: then nobody is allowed more.
+  Bytes charged;
+};
+
+// By domain. "" is the machine, which is always there and has the figures of all workers.
+using HostPools = std::map<std::string, HostPool>;
 
 struct WaitingPicture {
   std::string component;
@@ -101,6 +123,7 @@ struct Picture {
   bool draining = false;
   // Nothing grows for at most this long: workers on record have not attached again. 0: no recovery.
   absl::Duration recovery_left;
+  HostPools host_memory;
 };
 
 }  // namespace vrambroker::core

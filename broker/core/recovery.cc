@@ -50,6 +50,9 @@ void Machine::Impl::Adopt(std::vector<Owner> recorded) {
 // window. Whose death nobody can tell is then taken to be gone: a reading begun after that shows
 // what it still has, as external.
 void Machine::Impl::NoteRecovery() {
+  if (state.pins_open_at == absl::InfiniteFuture()) {
+    state.pins_open_at = now + config.recovery_window;
+  }
   if (!state.recovering) return;
   if (state.recovery_ends == absl::InfiniteFuture()) {
     state.recovery_ends = now + config.recovery_window;

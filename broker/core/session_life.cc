@@ -23,6 +23,7 @@ void Machine::Impl::Happens(SessionEvent event, SessionId id, const std::string&
   if (rule->actions & kHandOver) HandOver(&session, heir);
   if (rule->actions & kAwaitProof) {
     session.gone_at = now;
+    pins_changed = true;  // host memory goes with the process
     Stir(&DeviceOf(session));
   }
   if (rule->actions & kDrop) Drop(&session);
@@ -61,10 +62,16 @@ void Machine::Impl::HandOver(Session* old, Session* heir) {
   if (old->recorded > Bytes()) return;
   // The record goes on: what was sent and not completed still counts.
   heir->components = std::exchange(old->components, {});
-  for (ComponentId c : heir->components) state.components.at(c).session = heir->id;
+  for (ComponentId id : heir->components) {
+    Component& c = state.components.at(id);
+    c.session = heir->id;
+    c.may_pin &= old->host.domain == heir->host.domain;  // or it was allowed of another's memory
+  }
   heir->sequence = old->sequence;
   heir->pool = old->pool;
   heir->pinned_host = old->pinned_host;
+  heir->pin_budget = old->pin_budget;
+  heir->machine_pin_budget = old->machine_pin_budget;
   heir->floor = old->floor;
   heir->next_floor = old->next_floor;
   heir->total_floor = old->total_floor;

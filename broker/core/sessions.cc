@@ -23,6 +23,7 @@ void Machine::Impl::On(const AttachEvent& e) {
   session.attach_number = e.attach_number;
   session.connection = e.connection;
   session.device = e.device_uuid;
+  session.host = e.host;
   if (session.device.empty() && !e.components.empty()) {
     session.device = state.devices.begin()->first;
   }
@@ -87,7 +88,7 @@ absl::Status Machine::Impl::CheckAttach(const AttachEvent& e) const {
   }
   for (const ComponentSpec& spec : e.components) {
     const Component* c = same == nullptr ? nullptr : FindComponent(*same, spec.name);
-    if (c != nullptr && c->spec != spec && (c->held > 0 || c->use.has_value())) {
+    if (c != nullptr && !SameOnDevice(c->spec, spec) && (c->held > 0 || c->use.has_value())) {
       return absl::FailedPreconditionError(absl::StrCat(
           "components: ", spec.name, " has other layers than it attached with, and holds ", c->held,
           " of them; release them, then UpdateComponents"));
@@ -152,7 +153,7 @@ void Machine::Impl::SayWelcome(const AttachEvent& e, bool fresh, Session* sessio
   }
   directive.welcome = std::move(welcome);
   effects.push_back(std::move(directive));
-  future_changed = true;
+  future_changed = pins_changed = true;
 }
 
 absl::Status Machine::Impl::CheckSnapshot(const Session& session, const Snapshot& snapshot) const {
@@ -227,6 +228,7 @@ void Machine::Impl::Book(const Snapshot& snapshot, Session* session) {
   session->sequence = snapshot.sequence;
   if (snapshot.pool > session->pool) session->trim_sent = absl::InfinitePast();
   session->pool = snapshot.pool;
+  pins_changed |= session->pinned_host != snapshot.pinned_host;
   session->pinned_host = snapshot.pinned_host;
   if (snapshot.pool == Bytes()) session->trim_sent = absl::InfinitePast();
   if (session->trim_sent == absl::InfinitePast()) session->trimmed_in_vain = false;

@@ -29,7 +29,24 @@ struct ComponentSpec {
   // Bytes a second to the device. 0: the device's own.
   double link_rate = 0;
   HostTier host_tier = HostTier::kUnknown;
+  // Host bytes that pinning its copy takes. 0: it is not to be pinned.
+  Bytes pin_host;
   friend bool operator==(const ComponentSpec&, const ComponentSpec&) = default;
+};
+
+// Whether both are the same on the device: what else they say is of the host's copy.
+inline bool SameOnDevice(ComponentSpec a, const ComponentSpec& b) {
+  a.host_tier = b.host_tier;
+  a.pin_host = b.pin_host;
+  return a == b;
+}
+
+// Host memory that a worker's process may use.
+struct HostMemory {
+  // 0: not known.
+  Bytes limit;
+  // Whose limit that is: processes that share it say the same. Empty: the machine's.
+  std::string domain;
 };
 
 // A process for certain: a pid alone may be somebody else's by now.

@@ -63,6 +63,8 @@ struct Component {
   // Newest generation that was sent below what was held then, or might have been loaded.
   Generation fall;
   std::optional<RunningUse> use;
+  // Its worker was allowed to pin its copy (host_memory.cc).
+  bool may_pin = false;
   // Fixed bytes (and all layers of a permanent set) are admitted and charged.
   bool admitted = false;
   bool fixed_placed = false;  // as the newest snapshot says
@@ -145,7 +147,13 @@ struct Session {
   std::vector<ComponentId> components;
   uint64_t sequence = 0;  // of the newest snapshot booked
   Bytes pool;
+  HostMemory host;
   Bytes pinned_host;
+  // The allowance to pin that it was told last (unset: none since it attached), and the budgets
+  // that there were when it last rose: of its domain and of the machine.
+  std::optional<Bytes> pin_told;
+  Bytes pin_budget;
+  Bytes machine_pin_budget;
   std::map<std::string, RequestRecord> requests;
   std::deque<std::string> finished;  // ids that may be forgotten, oldest first
   int marks = 0;
@@ -254,6 +262,8 @@ struct State {
   // time it is.
   bool recovering = false;
   absl::Time recovery_ends = absl::InfiniteFuture();
+  // From when on workers are allowed to pin more. Infinite future: as above.
+  absl::Time pins_open_at = absl::InfiniteFuture();
 };
 
 }  // namespace vrambroker::core

@@ -35,6 +35,10 @@ std::string SessionNotes(const v1::SessionPicture& session) {
   if (session.recorded_bytes() > 0) {
     notes.push_back(RenderBytes(session.recorded_bytes()) + " on record, not attached since");
   }
+  if (session.pinned_host_bytes() > session.pin_allowance_bytes()) {
+    notes.push_back(RenderBytes(session.pinned_host_bytes() - session.pin_allowance_bytes()) +
+                    " of host memory pinned beyond its allowance");
+  }
   if (session.under_released()) notes.push_back("under-released");
   if (session.overdue_targets() > 0) {
     notes.push_back(absl::StrCat(session.overdue_targets(), " overdue"));

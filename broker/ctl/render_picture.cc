@@ -220,6 +220,25 @@ std::vector<Line> SessionLines(const v1::Picture& picture) {
   return rows.size() == 1 ? std::vector<Line>() : LinesOf(RenderTable(rows));
 }
 
+std::vector<Line> HostMemoryLines(const v1::Picture& picture) {
+  const bool nobody = std::all_of(
+      picture.host_memory().begin(), picture.host_memory().end(),
+      [](const auto& one) { return one.wished_bytes() == 0 && one.charged_bytes() == 0; });
+  if (nobody) return {};
+  std::vector<std::vector<std::string>> rows = {
+      {"host memory of", ">pinned", ">allowed", ">wished", ">budget", ">limit", "notes"}};
+  const auto known = [](bool is, int64_t bytes) { return is ? RenderBytes(bytes) : "not known"; };
+  for (const v1::HostMemoryPicture& one : picture.host_memory()) {
+    const bool over = one.budget_known() && one.charged_bytes() > one.budget_bytes();
+    rows.push_back({one.domain().empty() ? "the machine" : one.domain(),
+                    RenderBytes(one.pinned_bytes()), RenderBytes(one.allowed_bytes()),
+                    RenderBytes(one.wished_bytes()), known(one.budget_known(), one.budget_bytes()),
+                    known(one.limit_bytes() > 0, one.limit_bytes()),
+                    over ? "over budget: nobody is allowed more" : ""});
+  }
+  return LinesOf(RenderTable(rows));
+}
+
 std::vector<Line> NoticeLines(const v1::Picture& picture) {
   std::vector<Line> lines;
   if (picture.draining()) lines.push_back({{"draining: no use is admitted", Style::kAlarm}});
@@ -242,6 +261,7 @@ std::vector<Line> PictureLines(const v1::Picture& picture, size_t columns) {
   }
   AppendApart(WaitingLines(picture), &lines);
   AppendApart(SessionLines(picture), &lines);
+  AppendApart(HostMemoryLines(picture), &lines);
   return lines;
 }
 

@@ -27,6 +27,8 @@ std::vector<Line> ComponentLines(const v1::DevicePicture& device);
 std::vector<Line> WaitingLines(const v1::Picture& picture);
 // The worker processes. Empty: none is known.
 std::vector<Line> SessionLines(const v1::Picture& picture);
+// Host memory that they pin, of the machine and of each domain. Empty: nobody wishes to pin any.
+std::vector<Line> HostMemoryLines(const v1::Picture& picture);
 // What concerns the whole broker: that it drains, that it recovers. Empty: nothing does.
 std::vector<Line> NoticeLines(const v1::Picture& picture);
 

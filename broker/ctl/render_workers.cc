@@ -76,7 +76,10 @@ std::string WorkersJson(const std::vector<WorkerRow>& workers) {
                                {"unexplained_bytes", s.unexplained_bytes()},
                                {"under_released", s.under_released()},
                                {"overdue_targets", s.overdue_targets()},
-                               {"recorded_bytes", s.recorded_bytes()}});
+                               {"recorded_bytes", s.recorded_bytes()},
+                               {"pinned_host_bytes", s.pinned_host_bytes()},
+                               {"pin_allowance_bytes", s.pin_allowance_bytes()},
+                               {"pin_wish_bytes", s.pin_wish_bytes()}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

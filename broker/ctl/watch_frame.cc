@@ -169,6 +169,7 @@ std::vector<Line> Body(const v1::Picture& picture, size_t chosen, size_t columns
   }
   AppendApart(WaitingLines(picture), &body);
   AppendApart(SessionLines(picture), &body);
+  AppendApart(HostMemoryLines(picture), &body);
   return body;
 }
 

@@ -152,6 +152,8 @@ struct WorkerSums {
   double unexplained = 0;
   double under_released = 0;
   double overdue = 0;
+  double pinned = 0;
+  double pin_allowance = 0;
 };
 
 void AddSessions(const core::Picture& picture, Families* out) {
@@ -166,6 +168,8 @@ void AddSessions(const core::Picture& picture, Families* out) {
     sums.unexplained += s.unexplained.as_double();
     sums.under_released = std::max(sums.under_released, s.under_released ? 1.0 : 0.0);
     sums.overdue += s.overdue.as_double();
+    sums.pinned += s.pinned_host.as_double();
+    sums.pin_allowance += s.pin_allowance.as_double();
   }
   FamilyBuilder& sessions = out->Gauge(
       "sessions", "Sessions: attached, lost (the stream has ended), gone (proven dead, charged).");
@@ -197,6 +201,17 @@ void AddSessions(const core::Picture& picture, Families* out) {
   add(out->Gauge("worker_overdue_bytes",
                  "Bytes of layers that a worker holds above its targets past their deadline."),
       &WorkerSums::overdue);
+  add(out->Gauge("host_pinned_bytes", "Host bytes that a worker has pinned, as it reports."),
+      &WorkerSums::pinned);
+  add(out->Gauge("host_pin_allowance_bytes", "Host bytes that a worker may pin."),
+      &WorkerSums::pin_allowance);
+  FamilyBuilder& budget = out->Gauge(
+      "host_pin_budget_bytes",
+      "Host bytes that workers of a domain (/: the machine) may pin. Nothing: not known.");
+  for (const auto& [domain, pool] : picture.host_memory) {
+    if (!pool.budget.has_value()) continue;
+    budget.Add({{"domain", domain.empty() ? "/" : domain}}, pool.budget->as_double());
+  }
 }
 
 void AddRuns(const core::Picture& picture, Families* out) {

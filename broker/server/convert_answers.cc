@@ -78,6 +78,20 @@ void Write(const core::SessionPicture& session, v1::SessionPicture* out) {
   out->set_unexplained_bytes(session.unexplained.count());
   out->set_under_released(session.under_released);
   out->set_overdue_targets(session.overdue_targets);
+  out->set_pinned_host_bytes(session.pinned_host.count());
+  out->set_pin_allowance_bytes(session.pin_allowance.count());
+  out->set_pin_wish_bytes(session.pin_wish.count());
+}
+
+void Write(const std::string& domain, const core::HostPool& pool, v1::HostMemoryPicture* out) {
+  out->set_domain(domain);
+  out->set_limit_bytes(pool.limit.count());
+  out->set_budget_known(pool.budget.has_value());
+  out->set_budget_bytes(pool.budget.value_or(core::Bytes()).count());
+  out->set_pinned_bytes(pool.pinned.count());
+  out->set_allowed_bytes(pool.allowed.count());
+  out->set_wished_bytes(pool.wished.count());
+  out->set_charged_bytes(pool.charged.count());
 }
 
 void Write(const core::WaitingPicture& waiting, v1::WaitingUse* out) {
@@ -161,6 +175,8 @@ void Write(const core::Picture& picture, v1::Picture* out) {
   if (picture.recovery_left > absl::ZeroDuration()) {
     FromDuration(picture.recovery_left, out->mutable_recovery_left());
   }
+  for (const auto& [domain, pool] : picture.host_memory)
+    Write(domain, pool, out->add_host_memory());
 }
 
 void Write(const core::Decision& decision, v1::Decision* out) {

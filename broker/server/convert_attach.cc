@@ -5,6 +5,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "broker/server/convert_calls.h"
 #include "broker/server/size.h"
@@ -15,6 +17,7 @@ namespace {
 constexpr double kMaxSeconds = 1e6;
 constexpr double kMaxRate = 1e15;
 constexpr size_t kMaxPlaceBytes = 128;
+constexpr size_t kMaxDomainBytes = 128;
 constexpr int kMaxFormerIds = 64;
 constexpr uint64_t kMaxUseId = uint64_t{1} << 53;
 
@@ -130,6 +133,21 @@ void ReadRunningUses(const v1::AttachRequest& request, core::AttachEvent* event,
   }
 }
 
+core::HostMemory ReadHostMemory(const v1::HostMemory& memory, Checks* checks) {
+  checks->Bytes("host_memory.limit_bytes", memory.limit_bytes());
+  const std::string& domain = memory.domain();
+  const bool good = domain.size() <= kMaxDomainBytes &&
+                    std::all_of(domain.begin(), domain.end(), [](unsigned char c) {
+                      return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':';
+                    });
+  checks->Require(good, "host_memory.domain",
+                  absl::StrCat("'", absl::CEscape(domain.substr(0, kMaxDomainBytes)), "' of ",
+                               domain.size(), " bytes"),
+                  "at most 128 of letters, digits, '.', '-', '_' and ':' are");
+  if (!checks->ok()) return {};
+  return {core::Bytes(memory.limit_bytes()), domain};
+}
+
 void CheckVersions(const v1::AttachRequest& request, Checks* checks) {
   const int low = request.min_version() == 0 ? 1 : request.min_version();
   const int high = request.max_version() == 0 ? 1 : request.max_version();
@@ -149,6 +167,7 @@ core::ComponentSpec ReadComponent(const v1::Component& component, const std::str
   checks->Length("device_uuid", component.device_uuid(), kMaxNameBytes);
   checks->Bytes("fixed_bytes", component.fixed_bytes());
   checks->Bytes("window_bytes", component.window_bytes());
+  checks->Bytes("pin_host_bytes", component.pin_host_bytes());
   checks->Amount("pass_seconds", component.pass_seconds(), kMaxSeconds);
   checks->Amount("link_bytes_per_second", component.link_bytes_per_second(), kMaxRate);
   spec.lifetime = ReadLifetime(component, checks);
@@ -162,6 +181,7 @@ core::ComponentSpec ReadComponent(const v1::Component& component, const std::str
   spec.no_host_copy = component.no_host_copy();
   spec.pass_seconds = component.pass_seconds();
   spec.link_rate = component.link_bytes_per_second();
+  spec.pin_host = core::Bytes(component.pin_host_bytes());
   return spec;
 }
 
@@ -220,6 +240,7 @@ absl::StatusOr<core::AttachEvent> ReadAttach(const v1::AttachRequest& request) {
   event.snapshot = ReadSnapshot(request.has_snapshot(), request.snapshot(), &checks);
   CheckAttachSnapshot(event, &checks);
   ReadRunningUses(request, &event, &checks);
+  event.host = ReadHostMemory(request.host_memory(), &checks);
   if (!checks.ok()) return checks.status();
   event.worker = request.worker();
   event.place = {request.pod(), request.namespace_(), request.container()};

@@ -284,6 +284,32 @@ void AddDecisionFlags(Options* options, FlagSet* flags) {
               [core](const std::string& text) { return SetBool(text, &core->load_ahead); }});
 }
 
+void AddHostPinFlags(Options* options, FlagSet* flags) {
+  core::Config* core = &options->core;
+  flags->Add({"host-pin-fraction", "FRACTION",
+              "Of the host memory that workers may use, the machine's and their container's, they "
+              "may pin (page-lock) so much together; the rest of what they wish stays pageable. 0 "
+              "to 1; 0: nobody pins. Nobody is allowed more for --recovery-window from the start. "
+              "Default: 0.5.",
+              [core](const std::string& text) {
+                double fraction = 0;
+                if (!absl::SimpleAtod(text, &fraction) || !(fraction >= 0 && fraction <= 1)) {
+                  return absl::InvalidArgumentError(
+                      absl::StrCat("'", text, "': 0 to 1 is allowed, such as 0.5"));
+                }
+                core->host_pin_fraction = fraction;
+                return absl::OkStatus();
+              }});
+  flags->Add({"host-pin-budget", "SIZE",
+              "Host bytes that all workers of the machine may pin together. Default: 0, which is "
+              "--host-pin-fraction of the machine's memory.",
+              [core](const std::string& text) {
+                auto bytes = ParseBytes(text);
+                if (bytes.ok()) core->host_pin_budget = core::Bytes(*bytes);
+                return bytes.status();
+              }});
+}
+
 absl::Status CheckTogether(const Options& options) {
   if (absl::Status status = CheckTransports(options); !status.ok()) return status;
   if (options.reading_interval < absl::Milliseconds(10)) {
@@ -341,6 +367,7 @@ absl::StatusOr<ParsedOptions> ParseOptions(const std::vector<std::string>& args,
   AddLogLevelFlag(&parsed.options, &flags);
   AddDecisionLogFlags(&parsed.options, &flags);
   AddDecisionFlags(&parsed.options, &flags);
+  AddHostPinFlags(&parsed.options, &flags);
   if (absl::Status status = flags.Parse(args, get_env); !status.ok()) return status;
   parsed.help_wanted = flags.help_wanted();
   parsed.warnings = flags.UnknownVariables(variables);

@@ -3,6 +3,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -29,6 +30,13 @@ void RaiseDescriptorLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 65536);
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Of the machine, whatever a container may use of it. 0: not known.
+core::Bytes MachineMemory() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  return pages <= 0 || page <= 0 ? core::Bytes() : core::Bytes(pages * page);
 }
 
 void Configure(grpc::ServerBuilder* builder) {
@@ -129,6 +137,7 @@ absl::Status Server::Parts::StartEngine() {
   for (const Device& device : devices) specs.push_back(device.spec);
   core::Config config = options.core;
   config.epoch = NewEpoch();
+  config.host_memory = MachineMemory();
   if (absl::Status status = OpenDecisionLog(config); !status.ok()) return status;
   Engine::Records records;
   for (const Device& device : devices) records[device.spec.uuid] = device.record.get();

@@ -115,6 +115,9 @@ void EdgeWorld::CarryOut(const core::Effect& effect) {
     for (const core::Target& target : directive->targets) {
       server::Write(target, message.add_targets());
     }
+    if (directive->pin_allowance.has_value()) {
+      message.set_pin_allowance_bytes(directive->pin_allowance->count());
+    }
   }
 }
 

@@ -137,6 +137,30 @@ const std::vector<std::pair<const char*, std::vector<Happening>>>& Stories() {
         {Kind::kProcessDied, "1"},
         {Kind::kReading, "20"},
         {Kind::kTick, "6000"}}},
+      {"pins",
+       {{Kind::kAttach,
+         "worker: 'w' pid: 1 start_time_ticks: 1 attach_number: 1 "
+         "components { name: 'x' layer_runs { count: 2 layer_bytes: 1048576 } "
+         "  host_tier: HOST_TIER_PAGEABLE pin_host_bytes: 4194304 } "
+         "components { name: 'y' layer_runs { count: 1 layer_bytes: 1048576 } "
+         "  pin_host_bytes: 2097152 } "
+         "host_memory { limit_bytes: 10485760 domain: 'cgroup:7' }"},
+        {Kind::kAttach,
+         "worker: 'v' pid: 2 start_time_ticks: 2 attach_number: 1 "
+         "components { name: 'z' layer_runs { count: 1 layer_bytes: 1048576 } "
+         "  pin_host_bytes: 4194304 } host_memory { limit_bytes: 8388608 domain: 'cgroup:7' }"},
+        {Kind::kReading, "2"},
+        {Kind::kReportResidency,
+         "session_id: 1 snapshot { sequence: 1 components { component: 'x' } "
+         "components { component: 'y' } pinned_host_bytes: 4194304 }"},
+        {Kind::kUpdateComponents,
+         "session_id: 1 request_id: 'u1' upsert { name: 'x' "
+         "layer_runs { count: 2 layer_bytes: 1048576 } host_tier: HOST_TIER_PINNED "
+         "pin_host_bytes: 0 }"},
+        {Kind::kStreamClosed, "1"},
+        {Kind::kProcessDied, "1"},
+        {Kind::kTick, "6000"},
+        {Kind::kWatchPicture, ""}}},
       {"components",
        {{Kind::kAttach, kWorkerW},
         {Kind::kUpdateComponents,

@@ -1,7 +1,8 @@
 // Into what the core and the client keep to themselves: copies that go their own ways, and the
 // digest of all that decides what comes. A field that is added to either and not told of here does
 // not compile, or where that cannot be, shows in the exploration as two states that are taken for
-// one and go on differently.
+// one and go on differently. No component here wishes to pin host memory: what that adds is left
+// out.
 #pragma once
 
 #include <cstdint>

@@ -112,9 +112,10 @@ void MachineInspection::Tell(const Device& device, const Config& config, Digest*
 void MachineInspection::Tell(const Session& session, const Config& config, const Names& names,
                              Digest* d) {
   [[maybe_unused]] const auto& [id, worker, place, process, attach_number, phase, connection,
-                                device, components, sequence, pool, pinned_host, requests, finished,
-                                marks, pipelines, lost_at, gone_at, trim_sent, trimmed_in_vain,
-                                recorded, provable, on_record, attach_on_record, floor, next_floor,
+                                device, components, sequence, pool, host, pinned_host, pin_told,
+                                pin_budget, machine_pin_budget, requests, finished, marks,
+                                pipelines, lost_at, gone_at, trim_sent, trimmed_in_vain, recorded,
+                                provable, on_record, attach_on_record, floor, next_floor,
                                 total_floor, raised_in_reading, charge_when_reading_began,
                                 learned_known, last_charge, charge_fell, learned, residual_since,
                                 gone_before_reading, quiet_when_reading_began] = session;
@@ -147,7 +148,7 @@ void MachineInspection::Tell(const Session& session, const Config& config, const
 void MachineInspection::Tell(const Component& component, int owner, const Config& config,
                              Digest* d) {
   [[maybe_unused]] const auto& [id, session, spec, held, completed, generation, open, fall, use,
-                                admitted, fixed_placed, ever_declared, in_pipeline, peers,
+                                may_pin, admitted, fixed_placed, ever_declared, in_pipeline, peers,
                                 runs_seen, newest_run, last_used, reason, decision, target_sent,
                                 last_reminder, pace, revoked_at, revoked_from, estimates, regret,
                                 regret_bytes] = component;
@@ -193,8 +194,8 @@ void MachineInspection::Tell(const WaitingUse& waiting, int owner, const Config&
 void MachineInspection::Tell(const Machine& machine, const Names& names, Digest* d) {
   const Machine::Impl& m = *machine.impl_;
   [[maybe_unused]] const auto& [devices, sessions, components, connections, waiting_calls, waiting,
-                                runs, lanes, decisions, draining, recovering, recovery_ends] =
-      m.state;
+                                runs, lanes, decisions, draining, recovering, recovery_ends,
+                                pins_open_at] = m.state;
   d->Put(Name::kEpoch, 0, m.config.epoch.value());
   for (const auto& [uuid, device] : devices) Tell(device, m.config, d);
   for (const auto& [id, session] : sessions) Tell(session, m.config, names, d);

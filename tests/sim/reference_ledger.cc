@@ -112,7 +112,7 @@ void ReferenceLedger::NoteAttach(const core::AttachEvent& e, const core::Welcome
   for (const core::ComponentSpec& spec : e.components) {
     Component& c = worker.components[spec.name];
     if (const auto it = before.find(spec.name); it != before.end()) c = it->second;
-    if (c.spec != spec) {
+    if (!core::SameOnDevice(c.spec, spec)) {
       c.targets.clear();
       c.admitted = false;
     }

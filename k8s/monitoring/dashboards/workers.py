@@ -91,6 +91,14 @@ def workers():
         graph("On record only", "Charged from the last broker's record until the worker attaches again; see "
               "VramBrokerWorkerNotBack.", "bytes", [(total("worker_recorded_bytes", worker, WORKER), "{{worker}}")],
               stacked=True),
+        graph("Pinned host memory", "Host memory that workers have pinned, and may pin. Pinned beyond what is allowed: a worker "
+              "began without a broker, or does not heed it.", "bytes",
+              [(total("host_pinned_bytes", worker, WORKER), "{{worker}}: pinned"),
+               (total("host_pin_allowance_bytes", worker, WORKER), "{{worker}}: allowed")]),
+        graph("Budgets of pinned host memory", "What workers may pin together, of the machine (/) and of each container's "
+              "limit, beside what is pinned in all. Full: later workers copy from pageable memory, at a lower link rate.",
+              "bytes", [(highest("host_pin_budget_bytes", "instance, domain", BROKER), "{{domain}}: budget"),
+                        (total("host_pinned_bytes", "instance", BROKER), "pinned")]),
         sheet("Workers", "Where each worker and driver says that it runs (the labels are called exported_ where the scrape adds "
               "its own of the same names). An empty row: POD_NAME, POD_NAMESPACE and CONTAINER_NAME are not in its environment.",
               "short", [(None, f"vram_broker_worker_info{{{WORKER}}}")], device=parts.CHOSEN,

@@ -9,6 +9,7 @@ Effects MachineFixture::Step(const Event& event) {
   machine_->CheckInvariants();
   for (const Effect& effect : effects) {
     if (const auto* count = std::get_if<Count>(&effect)) counts_.push_back(*count);
+    if (const auto* wake = std::get_if<WakeAt>(&effect)) last_wake_ = wake->time;
     if (const auto* logged = std::get_if<LogDecision>(&effect)) logged_.push_back(logged->decision);
     if (const auto* record = std::get_if<RecordCharge>(&effect)) {
       on_record_[record->owner.worker] = record->owner.charge;
@@ -18,6 +19,9 @@ Effects MachineFixture::Step(const Event& event) {
       const uint64_t connection = directive->connection.value();
       for (const Target& t : directive->targets) told_[{connection, t.component}] = t;
       trims_[connection] += directive->trim_pool ? 1 : 0;
+      if (directive->pin_allowance.has_value()) {
+        pin_allowances_[connection] = *directive->pin_allowance;
+      }
       const auto it = by_connection_.find(connection);
       if (it == by_connection_.end() || !directive->welcome.has_value()) continue;
       it->second->welcome = directive->welcome;
@@ -36,6 +40,7 @@ Snapshot MachineFixture::SnapshotOf(Worker* w) {
   Snapshot s;
   s.sequence = ++w->sequence;
   s.pool = Bytes(w->pool);
+  s.pinned_host = Bytes(w->pinned_host);
   for (const ComponentSpec& c : w->components) {
     s.components.push_back(
         {c.name, w->held[c.name], Generation(w->completed[c.name]), w->placed && w->session != 0});
@@ -53,6 +58,7 @@ AttachEvent MachineFixture::AttachOf(Worker* w) {
   e.components = w->components;
   if (!w->components.empty()) e.snapshot = SnapshotOf(w);
   e.running_uses = w->running;
+  e.host = w->host;
   return e;
 }
 

@@ -62,6 +62,8 @@ struct Worker {
   std::map<std::string, uint64_t> completed;
   bool placed = true;
   int64_t pool = 0;
+  HostMemory host;
+  int64_t pinned_host = 0;
   std::vector<ResumedUseSpec> running;
   std::optional<Welcome> welcome;
   absl::Status closed;
@@ -165,7 +167,9 @@ class MachineFixture : public testing::Test {
   std::vector<Decision> logged_;
   std::map<uint64_t, Worker*> by_connection_;
   std::map<std::pair<uint64_t, std::string>, Target> told_;
-  std::map<uint64_t, int> trims_;  // by connection
+  absl::Time last_wake_ = absl::InfiniteFuture();
+  std::map<uint64_t, int> trims_;             // by connection
+  std::map<uint64_t, Bytes> pin_allowances_;  // newest that was said, by connection
   uint64_t last_call_ = 0;
   uint64_t last_connection_ = 0;
   uint64_t last_reading_ = 0;

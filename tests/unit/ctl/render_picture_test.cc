@@ -196,6 +196,29 @@ TEST(ComponentLines, AReleaseSaysSinceWhenAndStandsOutPastItsDeadline) {
   EXPECT_THAT(Paint(lines[2], true), StartsWith("\x1b[1;31m"));
 }
 
+TEST(HostMemoryLines, SayOfWhomAndWhoIsBeyondTheBudget) {
+  v1::Picture picture = SomePicture();
+  v1::HostMemoryPicture* machine = picture.add_host_memory();
+  machine->set_budget_known(true);
+  machine->set_budget_bytes(8 * kGiB);
+  machine->set_limit_bytes(16 * kGiB);
+  EXPECT_THAT(HostMemoryLines(picture), IsEmpty()) << "nobody wishes to pin";
+  machine->set_wished_bytes(9 * kGiB);
+  machine->set_pinned_bytes(6 * kGiB);
+  machine->set_allowed_bytes(5 * kGiB);
+  machine->set_charged_bytes(8 * kGiB);
+  v1::HostMemoryPicture* domain = picture.add_host_memory();
+  domain->set_domain("cgroup:7");
+  domain->set_charged_bytes(3 * kGiB);
+  EXPECT_EQ(PaintAll(HostMemoryLines(picture), false),
+            "  host memory of    pinned   allowed    wished     budget      limit  notes\n"
+            "  the machine     6.00 GiB  5.00 GiB  9.00 GiB   8.00 GiB  16.00 GiB\n"
+            "  cgroup:7             0 B       0 B       0 B  not known  not known\n");
+  machine->set_charged_bytes(8 * kGiB + 1);
+  EXPECT_THAT(PaintAll(PictureLines(picture, 80), false),
+              HasSubstr("over budget: nobody is allowed more\n"));
+}
+
 TEST(Paint, CutsTheTextAndNotTheLook) {
   const Line line = {{"ab", Style::kAlarm}, {"cd"}, {"ef", Style::kHead}};
   EXPECT_EQ(Paint(line, false), "abcdef");

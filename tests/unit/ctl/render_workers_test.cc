@@ -10,6 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kMiB = 1 << 20;
 
@@ -68,6 +69,23 @@ TEST(WorkersTest, OfTwoSessionsOfOneNameEachHasItsOwnFigures) {
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0].held_bytes, 40 * kMiB);
   EXPECT_EQ(rows[3].held_bytes, 9 * kMiB);
+}
+
+TEST(WorkersTest, WhatIsPinnedBeyondTheAllowanceIsNamed) {
+  v1::Picture picture = SomePicture();
+  v1::SessionPicture* session = picture.mutable_sessions(2);
+  session->set_pinned_host_bytes(3 * kMiB);
+  session->set_pin_wish_bytes(4 * kMiB);
+  session->set_pin_allowance_bytes(3 * kMiB);
+  EXPECT_THAT(WorkersTable(WorkersOf(picture)), Not(HasSubstr("pinned")));
+  const std::string json = WorkersJson(WorkersOf(picture));
+  for (const char* field : {"\"pinned_host_bytes\": 3145728", "\"pin_wish_bytes\": 4194304",
+                            "\"pin_allowance_bytes\": 3145728"}) {
+    EXPECT_THAT(json, HasSubstr(field));
+  }
+  session->set_pin_allowance_bytes(kMiB);
+  EXPECT_THAT(WorkersTable(WorkersOf(picture)),
+              HasSubstr("2.0 MiB of host memory pinned beyond its allowance"));
 }
 
 TEST(WorkersTest, JsonIsValidWhateverTheNames) {

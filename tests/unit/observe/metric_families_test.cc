@@ -48,6 +48,7 @@ core::SessionPicture Session(uint64_t id, const std::string& worker, core::Sessi
 
 core::Picture MakePicture() {
   core::Picture picture;
+  picture.host_memory[""].budget = core::Bytes(1000);
   picture.epoch = core::Epoch(1'700'000'000'000'000);
   picture.recovery_left = absl::Seconds(3);
   for (const char* uuid : {"GPU-1", "GPU-2"}) {
@@ -185,6 +186,22 @@ TEST(MetricFamilies, WhatTwoSessionsOfOneNameHaveIsAddedUp) {
   EXPECT_EQ(At(samples, "component_held_bytes{UUID=GPU-1,worker=w-GPU-1,component=dit}"), 500);
   EXPECT_EQ(At(samples, "worker_pool_bytes{worker=w-GPU-1}"), 200);
   EXPECT_EQ(At(samples, "worker_info{worker=w-GPU-1,pod=pod-1,namespace=team,container=main}"), 1);
+}
+
+TEST(MetricFamilies, HostMemoryThatIsPinned) {
+  core::Picture picture = MakePicture();
+  picture.sessions[0].pinned_host = core::Bytes(30);
+  picture.sessions[0].pin_allowance = core::Bytes(40);
+  picture.host_memory[""].budget = core::Bytes(50);
+  picture.host_memory["cgroup:1"].budget = core::Bytes();
+  picture.host_memory["cgroup:2"] = {};
+  const auto samples = SamplesOf(ToFamilies({picture, Tally(), 0}));
+  const std::string worker = picture.sessions[0].worker;
+  EXPECT_EQ(At(samples, absl::StrCat("host_pinned_bytes{worker=", worker, "}")), 30);
+  EXPECT_EQ(At(samples, absl::StrCat("host_pin_allowance_bytes{worker=", worker, "}")), 40);
+  EXPECT_EQ(At(samples, "host_pin_budget_bytes{domain=/}"), 50);
+  EXPECT_EQ(At(samples, "host_pin_budget_bytes{domain=cgroup:1}"), 0);
+  EXPECT_FALSE(samples.contains("host_pin_budget_bytes{domain=cgroup:2}")) << "not known";
 }
 
 TEST(MetricFamilies, PipelinesPastTheBoundAreAddedUp) {

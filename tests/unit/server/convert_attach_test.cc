@@ -65,6 +65,9 @@ TEST(ReadAttach, TakesEveryField) {
   component->set_pass_seconds(0.5);
   component->set_link_bytes_per_second(1e9);
   component->set_host_tier(v1::HOST_TIER_PINNED);
+  component->set_pin_host_bytes(23);
+  request.mutable_host_memory()->set_limit_bytes(24);
+  request.mutable_host_memory()->set_domain("cgroup:25");
   request.mutable_components(1)->set_device_uuid("GPU-1");
   const auto event = ReadAttach(request);
   ASSERT_TRUE(event.ok()) << event.status();
@@ -84,6 +87,9 @@ TEST(ReadAttach, TakesEveryField) {
   EXPECT_EQ(spec.pass_seconds, 0.5);
   EXPECT_EQ(spec.link_rate, 1e9);
   EXPECT_EQ(spec.host_tier, core::HostTier::kPinned);
+  EXPECT_EQ(spec.pin_host, core::Bytes(23));
+  EXPECT_EQ(event->host.limit, core::Bytes(24));
+  EXPECT_EQ(event->host.domain, "cgroup:25");
   EXPECT_EQ(event->components[1].host_tier, core::HostTier::kUnknown);
   EXPECT_EQ(event->components[1].lifetime, core::Lifetime::kForward);
   EXPECT_EQ(event->snapshot.sequence, 5u);
@@ -207,6 +213,17 @@ TEST(ReadAttach, RefusesEachFieldOutOfItsRangeAndNamesIt) {
       {"negative pool", [](R* r) { r->mutable_snapshot()->set_pool_bytes(-1); }, "pool_bytes"},
       {"negative pinned", [](R* r) { r->mutable_snapshot()->set_pinned_host_bytes(-1); },
        "pinned_host_bytes"},
+      {"negative wish", [](R* r) { r->mutable_components(0)->set_pin_host_bytes(-1); },
+       "components[0].pin_host_bytes: -1"},
+      {"a wish beyond all memory",
+       [](R* r) { r->mutable_components(0)->set_pin_host_bytes((int64_t{64} << 40) + 1); },
+       "pin_host_bytes"},
+      {"negative limit", [](R* r) { r->mutable_host_memory()->set_limit_bytes(-1); },
+       "host_memory.limit_bytes: -1"},
+      {"a long domain", [](R* r) { r->mutable_host_memory()->set_domain(std::string(129, 'd')); },
+       "of 129 bytes"},
+      {"a domain with a slash", [](R* r) { r->mutable_host_memory()->set_domain("a/b"); },
+       "host_memory.domain: 'a/b'"},
       {"use without id", [](R* r) { r->mutable_running_uses(0)->clear_request_id(); },
        "running_uses[0].request_id"},
       {"use with a long id",

@@ -190,6 +190,21 @@ TEST_F(OptionsTest, RefusalsNameFlagSourceValueAndWhatIsAllowed) {
   EXPECT_THAT(Refusal({"--config=" + file}), HasSubstr(absl::StrCat(file, ":2: 'whatever'")));
 }
 
+TEST_F(OptionsTest, HostPinBudgets) {
+  EXPECT_EQ(Good({}).core.host_pin_fraction, 0.5);
+  EXPECT_EQ(Good({}).core.host_pin_budget, core::Bytes());
+  const Options options = Good({"--host-pin-fraction=0.25", "--host-pin-budget=3MiB"});
+  EXPECT_EQ(options.core.host_pin_fraction, 0.25);
+  EXPECT_EQ(options.core.host_pin_budget, core::Bytes(3 << 20));
+  EXPECT_EQ(Good({"--host-pin-fraction=0"}).core.host_pin_fraction, 0);
+  EXPECT_EQ(Good({"--host-pin-fraction=1"}).core.host_pin_fraction, 1);
+  for (const char* bad : {"-0.1", "1.01", "nan", "half", ""}) {
+    EXPECT_THAT(Refusal({absl::StrCat("--host-pin-fraction=", bad)}),
+                HasSubstr(absl::StrCat("--host-pin-fraction: '", bad, "': 0 to 1 is allowed")));
+  }
+  EXPECT_THAT(Refusal({"--host-pin-budget=-1"}), HasSubstr("--host-pin-budget"));
+}
+
 TEST_F(OptionsTest, HelpNamesEveryFlagAndItsVariable) {
   auto parsed = Parse({"--help", "--reserve=nonsense is not looked at"});
   ASSERT_TRUE(parsed.ok());

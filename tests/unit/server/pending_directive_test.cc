@@ -65,5 +65,24 @@ TEST(PendingDirective, WelcomeAndTrimStayUntilTaken) {
   EXPECT_FALSE(out.trim_pool());
 }
 
+TEST(PendingDirective, TheNewestAllowanceToPinIsSaidOnceAndZeroIsSaidToo) {
+  PendingDirective pending;
+  core::SendDirective said;
+  said.pin_allowance = core::Bytes(7);
+  pending.Add(said);
+  EXPECT_FALSE(pending.empty());
+  said.pin_allowance = core::Bytes();
+  pending.Add(said);
+  pending.Add(Directive({TargetOf("a", 1, 1)}));
+  v1::Directive out;
+  pending.Take(&out);
+  ASSERT_TRUE(out.has_pin_allowance_bytes());
+  EXPECT_EQ(out.pin_allowance_bytes(), 0);
+  EXPECT_TRUE(pending.empty());
+  pending.Add(Directive({TargetOf("a", 2, 2)}));
+  pending.Take(&out);
+  EXPECT_FALSE(out.has_pin_allowance_bytes());
+}
+
 }  // namespace
 }  // namespace vrambroker::server
