@@ -97,6 +97,8 @@ bool Engine::ApplyTo(ManagedComponent* component, const std::string& name) {
       TellHeld(name, component->held_layers(), false);
       return released.ok() && component->held_layers() < before;
     }
+    case Work::Kind::kPin:
+      return Pin(component, name);
     case Work::Kind::kLoad: {
       TellHeld(name, component->held_layers() + 1, true);
       const absl::Status loaded = component->LoadNext(work.pace);
@@ -124,6 +126,42 @@ absl::Status Engine::ReleaseAllComponents() {
     first.Update(absl::DeadlineExceededError("the broker has not answered the report of a reset"));
   }
   return first;
+}
+
+// Pins its copy on the host, for as long as the session still allows it. While that lasts nothing
+// else is applied.
+bool Engine::Pin(ManagedComponent* component, const std::string& name) {
+  Deliver(PinBegins{name});
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!session_.pinning(name)) return false;
+  }
+  PinEnded ended{name, component->PinHostCopy(), std::nullopt};
+  if (options_.pool != nullptr) ended.pinned_host_bytes = options_.pool->pinned_host_bytes();
+  Notices::Lines lines;
+  if (ended.status.ok()) lines = {absl::StrCat("component ", name, " is pinned")};
+  Say(lines);
+  Deliver(ended);
+  return true;
+}
+
+// Once all that may be pinned is, says what stays pageable.
+void Engine::Do(const PinsChanged&) {
+  Notices::Lines lines;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (session_.pins_due()) return;
+    for (const auto& [name, component] : components_) {
+      const Notices::Lines one = notices_.Pageable(name, session_.WhyPageable(name));
+      lines.insert(lines.end(), one.begin(), one.end());
+    }
+  }
+  Say(lines);
+}
+
+std::string Engine::WhyPageable(const std::string& component) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return session_.WhyPageable(component);
 }
 
 // Places what has been admitted. A failure is told by WaitReady and tried again with the next

@@ -278,6 +278,9 @@ void BrokerClient::Poll() { (void)impl_->engine().ApplyOnce(); }
 int BrokerClient::poll_descriptor() const { return impl_->engine().poll_descriptor(); }
 bool BrokerClient::attached() const { return impl_->engine().attached(); }
 SessionInfo BrokerClient::session() const { return impl_->engine().session(); }
+std::string BrokerClient::WhyPageable(const std::string& component) const {
+  return impl_->engine().WhyPageable(component);
+}
 std::string BrokerClient::WaitingFor() const { return impl_->engine().WaitingFor(); }
 
 }  // namespace vrambroker::client

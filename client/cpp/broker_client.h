@@ -167,6 +167,10 @@ class BrokerClient {
   // placing. Empty: nothing.
   std::string WaitingFor() const;
 
+  // Why the copy of a component on the host is pageable though its pin_host_bytes wish otherwise,
+  // in words. Empty: it is pinned, or nothing was wished.
+  std::string WhyPageable(const std::string& component) const;
+
   // Drivers. Without a session these are UNAVAILABLE at once, or a quarter of a second after it was
   // lost (before the first one: ten seconds after the client was created); a call that a living
   // broker leaves unanswered is given up after five seconds. Pipelines are declared again in each

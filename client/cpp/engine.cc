@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "client/cpp/credentials.h"
 #include "client/cpp/defaults.h"
+#include "client/cpp/host_memory.h"
 
 namespace vrambroker::client {
 namespace {
@@ -31,6 +32,7 @@ SessionOptions ToSession(const ClientOptions& options) {
   s.container = PlaceFrom("CONTAINER_NAME");
   s.pid = static_cast<int32_t>(getpid());
   s.start_time_ticks = OwnStartTimeTicks();
+  if (!options.components.empty()) s.host_memory = ReadHostMemory("");
   for (const ManagedComponent* c : options.components) s.components.push_back(c->Describe());
   for (const auto& [name, layers] : options.configured_resident) {
     s.configured_resident[name] = layers;

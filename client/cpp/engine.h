@@ -75,6 +75,7 @@ class Engine {
   // Waits until all that is held has been reported and answered, or there is no session.
   bool WaitReported(absl::Time deadline);
   std::string WaitingFor() const;
+  std::string WhyPageable(const std::string& component) const;
   bool attached() const;
   SessionInfo session() const;
   // Until when a driver's call that begins now is tried.
@@ -103,6 +104,7 @@ class Engine {
   void Do(const SendBegin& e);
   void Do(const SendEnd& e);
   void Do(const SendReport& e);
+  void Do(const SendUpdate& e);
   void Do(const CancelBegin& e);
   void Do(const UseGranted& e);
   void Do(const UseRefused& e);
@@ -110,11 +112,13 @@ class Engine {
   void Do(const WorkChanged& e);
   void Do(const PlaceFixed& e);
   void Do(const TrimPool& e);
+  void Do(const PinsChanged& e);
   void Do(const SessionChanged& e);
   void Do(const ConnectAt& e);
   void Do(const WakeAt& e);
   bool ApplyTo(ManagedComponent* component, const std::string& name);
   bool Place(ManagedComponent* component, const std::string& name);
+  bool Pin(ManagedComponent* component, const std::string& name);
   void RunTimer();
   void RunApplier();
   void CallStarted();

@@ -141,6 +141,17 @@ void Engine::Do(const SendReport& e) {
                                   [call](const grpc::Status& status) { call->Answer(status, ""); });
 }
 
+void Engine::Do(const SendUpdate& e) {
+  auto* call =
+      new UnaryCall<v1::UpdateComponentsRequest, v1::UpdateComponentsResponse, UpdateAnswered>{
+          this, e.attach_number, e.request};
+  call->context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+  CallStarted();
+  stub_->async()->UpdateComponents(
+      &call->context, &call->request, &call->response,
+      [call](const grpc::Status& status) { call->Answer(status, call->request.request_id()); });
+}
+
 void Engine::Do(const CancelBegin& e) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto it = begins_.find(e.request_id); it != begins_.end()) it->second->TryCancel();

@@ -41,6 +41,13 @@ class ManagedComponent {
   // Loads the next layer in keep order onto the device at no more than `pace` bytes a second (0:
   // the link's own rate) and returns once it is there. An error leaves held_layers() true.
   virtual absl::Status LoadNext(double pace) = 0;
+
+  // Pins the copy of its layers on the host: the pin_host_bytes of Describe(), where those are
+  // above 0. Called once, between uses, when the broker allows it or no broker lives, and never
+  // before. An error: it was refused, and the copy serves as it is.
+  virtual absl::Status PinHostCopy() {
+    return absl::UnimplementedError("its copy on the host cannot be pinned");
+  }
 };
 
 // The allocator that the components of a worker share.

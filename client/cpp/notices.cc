@@ -77,6 +77,11 @@ Notices::Lines Notices::NotAttached(const absl::Status& status, bool again,
                        absl::IsUnavailable(status) ? absl::StrCat(": ", advice_) : "")};
 }
 
+Notices::Lines Notices::Pageable(const std::string& component, const std::string& why) {
+  if (std::exchange(pageable_[component], why) == why || why.empty()) return {};
+  return {absl::StrCat("component ", component, " stays pageable: ", why)};
+}
+
 Notices::Lines Notices::BrokerLives(bool lives, const Components& components) {
   if (std::exchange(lives_, lives) == lives || lives) return {};
   return {absl::StrCat("no broker lives for ", device_, " (its lock in ", lock_dir_,

@@ -42,6 +42,9 @@ class Notices {
   // to open one. `again`: whether it will be tried again.
   Lines NotAttached(const absl::Status& status, bool again, const Components& components,
                     absl::Time now);
+  // The copy of a component on the host stays pageable, and why; empty: it does not. Said where it
+  // is another reason than before.
+  Lines Pageable(const std::string& component, const std::string& why);
   // The device's lock is free, or is not: said when it becomes free.
   Lines BrokerLives(bool lives, const Components& components);
 
@@ -56,6 +59,7 @@ class Notices {
   uint64_t epoch_ = 0;
   absl::Time lost_at_;
   std::map<std::string, std::string> refused_;
+  std::map<std::string, std::string> pageable_;
   std::string last_failure_;
 };
 

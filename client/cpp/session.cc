@@ -30,6 +30,7 @@ Effects Session::Step(const Event& event, absl::Time now) {
   std::visit([this](const auto& e) { On(e); }, event);
   DoWhatIsDue();
   NoteConverged();
+  UpdateIfDue();
   ReportIfDue();
   AskToWake();
   return std::move(effects_);
@@ -51,6 +52,9 @@ v1::AttachRequest Session::ComposeAttach() {
   withdrawals_.clear();  // uses that this Attach does not list have ended
   report_in_flight_ = false;
   report_due_ = false;
+  pin_allowance_.reset();
+  pin_freely_ = pins_given_up_ = false;
+  update_.reset();
   v1::AttachRequest request;
   request.set_worker(options_.worker);
   request.set_pod(options_.pod);
@@ -88,7 +92,9 @@ v1::AttachRequest Session::ComposeAttach() {
     *request.add_components() = c.spec;
     c.target.reset();
     c.dropped_after = 0;  // the welcome's target follows from what is told here
+    c.host_changed = false;
   }
+  if (!components_.empty()) *request.mutable_host_memory() = options_.host_memory;
   if (!components_.empty()) *request.mutable_snapshot() = TakeSnapshot();
   return request;
 }
@@ -107,6 +113,7 @@ void Session::On(const DirectiveReceived& e) {
   if (session_id_ == 0) return;  // nothing counts before the welcome
   for (const v1::Target& target : e.directive.targets()) TakeTarget(target);
   if (e.directive.trim_pool()) Emit(TrimPool{});
+  if (e.directive.has_pin_allowance_bytes()) TakePinAllowance(e.directive.pin_allowance_bytes());
   if (!e.directive.has_welcome()) return;
   std::vector<Ticket> waiting, ending;
   for (const auto& [ticket, use] : uses_) {
@@ -231,27 +238,6 @@ void Session::On(const PoolChanged& e) {
   pinned_host_bytes_ = e.pinned_host_bytes;
 }
 
-Work Session::NextWork(const std::string& component) const {
-  Work work;
-  const auto it = components_.find(component);
-  if (it == components_.end() || ActiveUse(component) != nullptr) return work;
-  const ComponentState& c = it->second;
-  if (orphaned_ && c.held > 0 && c.spec.lifetime() != v1::LIFETIME_PERMANENT) {
-    work.kind = Work::Kind::kRelease;
-    return work;
-  }
-  if (!c.target.has_value()) return work;
-  if (c.held > c.target->layers) {
-    work.kind = Work::Kind::kRelease;
-    work.layers = c.target->layers;
-  } else if (c.held < c.target->layers && c.dropped_after == 0 && session_id_ != 0 &&
-             now_ >= c.target->not_before && c.spec.lifetime() != v1::LIFETIME_PERMANENT) {
-    work.kind = Work::Kind::kLoad;
-    work.pace = c.target->pace;
-  }
-  return work;
-}
-
 // A generation is completed when exactly its layers are held and no copy is in flight.
 void Session::NoteConverged() {
   for (auto& [name, c] : components_) {
@@ -271,7 +257,7 @@ v1::Snapshot Session::TakeSnapshot() {
   v1::Snapshot snapshot;
   snapshot.set_sequence(++sequence_);
   snapshot.set_pool_bytes(pool_bytes_);
-  snapshot.set_pinned_host_bytes(pinned_host_bytes_);
+  snapshot.set_pinned_host_bytes(PinnedBytes());
   for (const auto& [name, c] : components_) {
     v1::ComponentResidency* r = snapshot.add_components();
     r->set_component(name);
@@ -318,12 +304,6 @@ void Session::On(const ReportAnswered& e) {
   }
 }
 
-bool Session::releasing(const std::string& component) const {
-  const UseState* use = ActiveUse(component);
-  if (use != nullptr) return use->phase == Phase::kEnding;
-  return NextWork(component).kind == Work::Kind::kRelease;
-}
-
 // ---- Time ----
 
 // Whatever step comes first does it, so that no time that is over hides a later one.
@@ -338,6 +318,10 @@ void Session::DoWhatIsDue() {
     if (withdrawal.send_again > now_ || session_id_ == 0) continue;
     withdrawal.send_again = absl::InfiniteFuture();
     Emit(SendEnd{attach_number_, withdrawal.request});
+  }
+  if (update_again_ <= now_ && session_id_ != 0 && update_.has_value()) {
+    update_again_ = absl::InfiniteFuture();
+    Emit(SendUpdate{attach_number_, *update_});
   }
   if (report_again_ <= now_) {
     report_again_ = absl::InfiniteFuture();
@@ -360,6 +344,7 @@ void Session::AskToWake() {
   if (session_id_ != 0) {
     for (const auto& [ticket, use] : uses_) at = std::min(at, use.send_again);
     for (const auto& [id, w] : withdrawals_) at = std::min(at, w.send_again);
+    at = std::min(at, update_again_);
   }
   if (session_id_ == 0 && !orphaned_ && lost_at_ < absl::InfiniteFuture()) {
     at = std::min(at, lost_at_ + orphan_after_);

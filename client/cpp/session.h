@@ -18,202 +18,19 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/cpp/session_events.h"
 #include "vrambroker/v1/broker.pb.h"
 
 namespace vrambroker::client {
 
-// Names a use on this side, from asking to its end. Above 0.
-using Ticket = uint64_t;
-
-// ---- Events ----
-
-// A channel is there: open a stream.
-struct Connect {};
-
-// A message of the stream that was opened with this attach number.
-struct DirectiveReceived {
-  uint64_t attach_number = 0;
-  v1::Directive directive;
-};
-
-// The stream ended.
-struct StreamEnded {
-  uint64_t attach_number = 0;
-  absl::Status status;
-};
-
-// The program wants a use. session_id and request_id of `request` are ignored.
-struct UseAsked {
-  Ticket ticket = 0;
-  v1::BeginUseRequest request;
-};
-
-// Answers carry the attach number of the session that the call was made in.
-struct BeginAnswered {
-  uint64_t attach_number = 0;
-  std::string request_id;
-  absl::Status status;
-  v1::BeginUseResponse response;
-};
-
-// The caller stopped waiting for its use.
-struct UseGivenUp {
-  Ticket ticket = 0;
-};
-
-// The use is over: window and activation have gone to the allocator, `held` layers are on the
-// device.
-struct UseOver {
-  Ticket ticket = 0;
-  int held = 0;
-  v1::UseMeasurements measured;
-  // The allocator's pool now that it has window and activation. Unset: as last told.
-  std::optional<int64_t> pool_bytes;
-};
-
-struct EndAnswered {
-  uint64_t attach_number = 0;
-  std::string request_id;
-  absl::Status status;
-  v1::EndUseResponse response;
-};
-
-// The caller of UseOver waits no longer for a lost broker.
-struct EndGivenUp {
-  Ticket ticket = 0;
-};
-
-// Between uses: what is held now, a copy in flight included.
-struct HeldChanged {
-  std::string component;
-  int held = 0;
-  bool copying = false;
-  // The allocator's pool, which the layers came from or went to. Unset: as last told.
-  std::optional<int64_t> pool_bytes;
-};
-
-struct FixedPlaced {
-  std::string component;
-};
-
-// The allocator's pool, and pinned host bytes, as they are now.
-struct PoolChanged {
-  int64_t pool_bytes = 0;
-  int64_t pinned_host_bytes = 0;
-};
-
-struct ReportAnswered {
-  uint64_t attach_number = 0;
-  absl::Status status;
-  v1::ReportResidencyResponse response;
-};
-
-// The device's lock is free: no broker lives. Waiting uses run with what the worker is configured
-// with.
-struct NoBrokerLives {};
-
-// A time asked for by WakeAt.
-struct Tick {};
-
-using Event = std::variant<Connect, DirectiveReceived, StreamEnded, UseAsked, BeginAnswered,
-                           UseGivenUp, UseOver, EndAnswered, EndGivenUp, HeldChanged, FixedPlaced,
-                           PoolChanged, ReportAnswered, NoBrokerLives, Tick>;
-
-// ---- Effects ----
-
-// Open a stream with this. An earlier one is cancelled.
-struct OpenStream {
-  v1::AttachRequest request;
-};
-
-// Send, and hand the answer back as the event of the same name. Calls that fail on the way are sent
-// again by Step; the shell does not retry.
-struct SendBegin {
-  uint64_t attach_number = 0;
-  v1::BeginUseRequest request;
-};
-struct SendEnd {
-  uint64_t attach_number = 0;
-  v1::EndUseRequest request;
-};
-struct SendReport {
-  uint64_t attach_number = 0;
-  v1::ReportResidencyRequest request;
-};
-// The answer to this request is not waited for any more.
-struct CancelBegin {
-  std::string request_id;
-};
-
-// A use may run.
-struct UseGranted {
-  Ticket ticket = 0;
-  int resident_layers = 0;
-  // Set aside for it.
-  int64_t activation_bytes = 0;
-  uint64_t use_id = 0;
-  bool brokered = true;
-  v1::Reason reason = v1::REASON_UNSPECIFIED;
-};
-
-// A use will not come.
-struct UseRefused {
-  Ticket ticket = 0;
-  absl::Status status;
-};
-
-// The use has ended on the broker's side too; `keep` layers may stay, then HeldChanged is due.
-struct UseClosed {
-  Ticket ticket = 0;
-  int keep = 0;
-};
-
-// NextWork() of this component may have changed.
-struct WorkChanged {
-  std::string component;
-};
-
-// Fixed bytes (and a permanent component's layers) are admitted: place them now, then FixedPlaced.
-struct PlaceFixed {
-  std::string component;
-};
-
-// Give the pool back, then PoolChanged.
-struct TrimPool {};
-
-// The session is open, or lost; `status` says why. Lost for good, where the broker refuses this
-// worker, no ConnectAt follows.
-struct SessionChanged {
-  bool attached = false;
-  absl::Status status;
-  bool for_good = false;
-};
-
-// A Connect is wanted at this time.
-struct ConnectAt {
-  absl::Time time;
-};
-
-// A Tick is wanted at this time.
-struct WakeAt {
-  absl::Time time;
-};
-
-using Effect =
-    std::variant<OpenStream, SendBegin, SendEnd, SendReport, CancelBegin, UseGranted, UseRefused,
-                 UseClosed, WorkChanged, PlaceFixed, TrimPool, SessionChanged, ConnectAt, WakeAt>;
-using Effects = std::vector<Effect>;
-
-// ---- The machine ----
-
-// What brings a component nearer to its target. Only between uses.
+// What brings a component nearer to its target, or its copy on the host to what it is to be. Only
+// between uses.
 struct Work {
-  enum class Kind { kNone, kRelease, kLoad };
+  enum class Kind { kNone, kRelease, kPin, kLoad };
   Kind kind = Kind::kNone;
   int layers = 0;   // kRelease: down to
   double pace = 0;  // kLoad: one layer, bytes a second, 0: no limit
@@ -227,7 +44,11 @@ struct SessionOptions {
   std::string container;
   int32_t pid = 0;
   uint64_t start_time_ticks = 0;
+  // Its components. Of those with pin_host_bytes the copies on the host are pinned once the broker
+  // allows it, or once no broker lives; host_tier then says that they are.
   std::vector<v1::Component> components;
+  // What its process may use of the host's memory.
+  v1::HostMemory host_memory;
   // Layers of a use where no broker lives, by component; others 0.
   std::map<std::string, int> configured_resident;
   // Pause before an attach is tried again; doubles up to ten times this.
@@ -254,6 +75,12 @@ class Session {
   bool reported() const { return !report_due_ && !report_in_flight_; }
   // Whether layers of it are about to go to the allocator: a use ends, or a target is below held.
   bool releasing(const std::string& component) const;
+  // Whether its copy on the host is being pinned; whether that of any is, or is about to be.
+  bool pinning(const std::string& component) const;
+  bool pins_due() const;
+  // Why its copy is pageable though it was to be pinned, in words. Empty: it is pinned, or was not
+  // to be.
+  std::string WhyPageable(const std::string& component) const;
   int held(const std::string& component) const;
   int layers(const std::string& component) const;
 
@@ -295,6 +122,10 @@ class Session {
     // Above 0: it dropped layers by itself, and nothing is loaded until a report later than this
     // snapshot has been answered: the target that it had reached asks for them still.
     uint64_t dropped_after = 0;
+    bool pinning = false;
+    absl::Status pin_refused;
+    // The broker has yet to hear what became of its copy on the host.
+    bool host_changed = false;
   };
   // An EndUse for a BeginUse whose caller stopped waiting.
   struct Withdrawal {
@@ -313,6 +144,9 @@ class Session {
   void On(const EndGivenUp& e);
   void On(const HeldChanged& e);
   void On(const FixedPlaced& e);
+  void On(const PinBegins& e);
+  void On(const PinEnded& e);
+  void On(const UpdateAnswered& e);
   void On(const PoolChanged& e);
   void On(const ReportAnswered& e);
   void On(const NoBrokerLives& e);
@@ -330,6 +164,13 @@ class Session {
   // The use of a component that runs or ends, or null.
   const UseState* ActiveUse(const std::string& component) const;
   v1::Snapshot TakeSnapshot();
+  // Pinned, or being pinned.
+  int64_t PinnedBytes() const;
+  static bool WishesPin(const ComponentState& c);
+  bool MayPin(const ComponentState& c) const;
+  void SayPinsDue();
+  void TakePinAllowance(int64_t bytes);
+  void UpdateIfDue();
   void DoWhatIsDue();
   void NoteConverged();
   void ReportIfDue();
@@ -356,6 +197,14 @@ class Session {
   uint64_t requests_ = 0;
   int64_t pool_bytes_ = 0;
   int64_t pinned_host_bytes_ = 0;
+  // What the broker allows to be pinned. Unset: it has not said it in this session.
+  std::optional<int64_t> pin_allowance_;
+  // A wish was given up in this session: from then on the allowance only falls.
+  bool pins_given_up_ = false;
+  bool pin_freely_ = false;  // no broker lives
+  // The UpdateComponents that is under way.
+  std::optional<v1::UpdateComponentsRequest> update_;
+  absl::Time update_again_ = absl::InfiniteFuture();
   absl::Duration backoff_;
   absl::Duration orphan_after_ = absl::InfiniteDuration();
   absl::Time lost_at_ = absl::InfiniteFuture();

@@ -169,6 +169,7 @@ void Session::Close(Ticket ticket, int keep) {
 void Session::On(const NoBrokerLives&) {
   // An Attach that is under way does not list what would begin here.
   if (session_id_ != 0 || stream_open_) return;
+  if (!std::exchange(pin_freely_, true)) SayPinsDue();
   for (auto& [ticket, use] : uses_) {
     if (use.phase != Phase::kWaiting || ActiveUse(use.request.component()) != nullptr) continue;
     const auto configured = options_.configured_resident.find(use.request.component());

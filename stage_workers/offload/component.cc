@@ -1,9 +1,6 @@
 // Placing, releasing and writing back. Uses and their passes are in component_use.cc.
 #include "stage_workers/offload/component.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -58,7 +55,9 @@ absl::StatusOr<std::unique_ptr<StreamedComponent>> StreamedComponent::Create(
   }
   std::unique_ptr<StreamedComponent> component(
       new StreamedComponent(pool, std::move(map), std::move(options)));
-  if (component->options_.tier == HostTier::kPinned) component->PinHostCopy();
+  if (component->options_.tier == HostTier::kPinned && component->options_.pin_at_once) {
+    (void)component->PinHostCopy();  // a refusal is told by pin_status()
+  }
   return component;
 }
 
@@ -83,14 +82,7 @@ StreamedComponent::~StreamedComponent() {
   FreeUseBuffers();
   for (Place& place : places_) FreePlace(place);
   FreePlace(fixed_);
-  if (tier_ == HostTier::kPinned) {
-    (void)card_->UnpinHost(map_.file->mapping(), map_.file->mapping_bytes());
-  }
-}
-
-void StreamedComponent::PinHostCopy() {
-  pin_status_ = card_->PinHost(map_.file->mapping(), map_.file->mapping_bytes());
-  if (pin_status_.ok()) tier_ = HostTier::kPinned;
+  UnpinHostCopy();
 }
 
 std::unique_lock<std::mutex> StreamedComponent::LockUrgently() {
@@ -207,25 +199,6 @@ absl::Status StreamedComponent::PlacePermanent() {
   permanent_placed_ = true;
   if (!options_.keep_host_copy) DropHostCopy();
   return absl::OkStatus();
-}
-
-// Gives the pages of the layers back to the system; parts of pages that others share stay.
-void StreamedComponent::DropHostCopy() {
-  if (tier_ == HostTier::kPinned) {
-    (void)card_->UnpinHost(map_.file->mapping(), map_.file->mapping_bytes());
-    tier_ = HostTier::kPageable;
-  }
-  const uintptr_t page = sysconf(_SC_PAGESIZE);
-  for (const Layer& layer : map_.layers) {
-    for (const card::HostPiece& piece : layer.tensors.pieces) {
-      const uintptr_t source = reinterpret_cast<uintptr_t>(piece.source);
-      if (source == 0) continue;
-      const uintptr_t begin = (source + page - 1) / page * page;
-      const uintptr_t end = (source + piece.bytes) / page * page;
-      if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-    }
-  }
-  has_host_copy_ = false;
 }
 
 absl::Status StreamedComponent::WriteBack(int layer) {

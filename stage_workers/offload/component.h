@@ -56,6 +56,9 @@ struct ComponentOptions {
   // one is filled.
   int window_layers = 2;
   HostTier tier = HostTier::kPageable;
+  // For kPinned: whether Create pins the host copy. False: PinHostCopy does, once somebody allows
+  // it.
+  bool pin_at_once = true;
   Lifetime lifetime = Lifetime::kForward;
   // For kPermanent only: false drops the host's copy of the layers once they are placed. It does
   // nothing for kForward, whose layers are loaded again.
@@ -129,6 +132,12 @@ class StreamedComponent {
   // Places all layers of a kPermanent component, then drops the host copy if it is not to be kept.
   // Where it fails, what was placed is released again. FAILED_PRECONDITION for kForward.
   absl::Status PlacePermanent();
+
+  // Pins the host copy as a whole. A refusal leaves it pageable, and is told by pin_status() as
+  // well. Pinned already: OK. FAILED_PRECONDITION during a use and without a host copy.
+  absl::Status PinHostCopy();
+  // Host bytes that this takes: of whole pages.
+  int64_t pin_bytes() const;
 
   // Begins a use: releases layers held beyond its resident set, allocates window (unless all layers
   // are resident) and activations. Where that fails nothing of it stays and no use has begun.
@@ -207,7 +216,7 @@ class StreamedComponent {
   };
 
   StreamedComponent(PoolAllocator* pool, LayerMap map, ComponentOptions options);
-  void PinHostCopy();
+  void UnpinHostCopy();
 
   absl::Status CheckIdle(const char* operation) const;
   absl::Status CheckRevocable(const char* operation) const;

@@ -49,6 +49,11 @@ absl::StatusOr<std::unique_ptr<ManagedOffload>> ManagedOffload::Create(
   description.set_host_tier(component->tier() == offload::HostTier::kPinned
                                 ? v1::HOST_TIER_PINNED
                                 : v1::HOST_TIER_PAGEABLE);
+  // What is not pinned yet, though it is to be, waits for the broker's word.
+  if (component->options().tier == offload::HostTier::kPinned &&
+      !component->options().pin_at_once && !description.no_host_copy()) {
+    description.set_pin_host_bytes(component->pin_bytes());
+  }
   description.set_link_bytes_per_second(options.link_bytes_per_second);
   return std::unique_ptr<ManagedOffload>(
       new ManagedOffload(std::move(component), std::move(description)));
@@ -56,13 +61,17 @@ absl::StatusOr<std::unique_ptr<ManagedOffload>> ManagedOffload::Create(
 
 ManagedOffload::ManagedOffload(std::unique_ptr<offload::StreamedComponent> component,
                                v1::Component description)
-    : component_(std::move(component)), description_(std::move(description)) {}
+    : component_(std::move(component)), description_(std::move(description)) {
+  Publish();
+}
 
 void ManagedOffload::Publish() {
   held_.store(component_->held_layers(), std::memory_order_release);
   fixed_placed_.store(component_->fixed_placed() &&
                           (!permanent() || component_->held_layers() == component_->layer_count()),
                       std::memory_order_release);
+  const bool pinned = component_->tier() == offload::HostTier::kPinned;
+  pinned_.store(pinned ? component_->pin_bytes() : 0, std::memory_order_release);
 }
 
 absl::Status ManagedOffload::PlaceFixed() {
@@ -92,6 +101,13 @@ absl::Status ManagedOffload::ReleaseTo(int layers) {
 absl::Status ManagedOffload::LoadNext(double pace) {
   const auto own = component_->Lock();
   const absl::Status status = component_->LoadNext(hurrying_.load() > 0 ? 0 : pace).status();
+  Publish();
+  return status;
+}
+
+absl::Status ManagedOffload::PinHostCopy() {
+  const auto own = component_->Lock();
+  absl::Status status = component_->PinHostCopy();
   Publish();
   return status;
 }
@@ -144,14 +160,12 @@ v1::ComponentStatus ManagedOffload::Status() {
   const offload::ComponentCounters counters = component_->counters();
   status.set_bytes_to_device(counters.bytes_to_device);
   status.set_bytes_to_host(counters.bytes_to_host);
-  return status;
-}
-
-int64_t ManagedOffload::pinned_host_bytes() const {
-  if (component_->tier() != offload::HostTier::kPinned || component_->map().file == nullptr) {
-    return 0;
+  status.set_pinned_host_bytes(pinned_host_bytes());
+  if (!component_->pin_status().ok()) {
+    status.set_pageable_because(
+        absl::StrCat("pinning was refused: ", component_->pin_status().ToString()));
   }
-  return component_->map().file->mapping_bytes();
+  return status;
 }
 
 int64_t ManagedPoolAdapter::pinned_host_bytes() const {

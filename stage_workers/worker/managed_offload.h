@@ -47,6 +47,7 @@ class ManagedOffload : public client::ManagedComponent {
   absl::Status ReleaseTo(int layers) override;
   // Ignores the pace while somebody waits for a use (see HurryGuard).
   absl::Status LoadNext(double pace) override;
+  absl::Status PinHostCopy() override;
 
   // A use, within the broker's: also with the lock held. As StreamedComponent says.
   absl::Status BeginUse(const offload::UseOptions& use);
@@ -79,8 +80,8 @@ class ManagedOffload : public client::ManagedComponent {
   // Workspace that is allocated now: 0 without a use.
   int64_t activation_bytes() const { return component_->bytes().activation; }
   double pass_seconds() const { return description_.pass_seconds(); }
-  // Host bytes that this component has pinned.
-  int64_t pinned_host_bytes() const;
+  // Host bytes that this component has pinned. Needs no lock.
+  int64_t pinned_host_bytes() const { return pinned_.load(std::memory_order_acquire); }
 
  private:
   ManagedOffload(std::unique_ptr<offload::StreamedComponent> component, v1::Component description);
@@ -93,6 +94,7 @@ class ManagedOffload : public client::ManagedComponent {
   std::atomic<int> hurrying_{0};
   std::atomic<int> held_{0};
   std::atomic<bool> fixed_placed_{false};
+  std::atomic<int64_t> pinned_{0};
 };
 
 // The allocator that a worker's components share.

@@ -62,9 +62,12 @@ ABSL_FLAG(bool, host_copy, true,
 ABSL_FLAG(int, window_layers, 2,
           "Slots of the streamed window, each of the largest layer's size: 1 to 64. Does nothing "
           "for a use whose layers are all resident, permanent ones too.");
-ABSL_FLAG(std::string, tier, "pageable",
-          "Host memory of the layers: pinned or pageable. Where pinning is refused the worker says "
-          "so and goes on with pageable memory. On an emulated card both copy at the same rate.");
+ABSL_FLAG(
+    std::string, tier, "pageable",
+    "Host memory of the layers: pinned or pageable. With a broker each component is pinned once "
+    "its budget of host memory allows it, between two uses; with none at once. What is not "
+    "allowed, or what the system refuses, stays pageable, as the worker and its status say. On "
+    "an emulated card both copy at the same rate.");
 ABSL_FLAG(double, pass_seconds, 0,
           "Seconds that one pass over all layers computes, before --time-scale: 0 to 1000000.");
 ABSL_FLAG(double, time_scale, 1, "Divides --pass-seconds: above 0.");

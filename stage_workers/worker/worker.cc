@@ -98,6 +98,7 @@ absl::Status Worker::AddStage(const std::string& name, const std::string& weight
   options.keep = *std::move(keep);
   options.window_layers = options_.window_layers;
   options.tier = options_.tier;
+  options.pin_at_once = !brokered();
   options.lifetime = options_.lifetime;
   options.keep_host_copy = options_.host_copy;
   absl::StatusOr<std::unique_ptr<offload::StreamedComponent>> component =
@@ -227,6 +228,9 @@ v1::StageWorkerStatus Worker::Status() {
   for (const auto& stage : stages_) {
     v1::ComponentStatus* component = status.add_components();
     *component = stage->component->Status();
+    if (component->pageable_because().empty() && client_ != nullptr) {
+      component->set_pageable_because(client_->WhyPageable(stage->component->name()));
+    }
     component->set_uses(stage->uses);
     component->set_failed_uses(stage->failed_uses);
   }

@@ -56,9 +56,11 @@ std::vector<std::string> SessionInspection::Requests(const Session& session) {
 void SessionInspection::Tell(const Session& session, int owner, Digest* d) {
   [[maybe_unused]] const auto& [options, components, uses, withdrawals, untold, refused,
                                 attach_number, stream_open, closed, session_id, epoch, sequence,
-                                requests, pool_bytes, pinned_host_bytes, backoff, orphan_after,
-                                lost_at, orphaned, report_due, report_in_flight, reported_sequence,
-                                report_again, connect_at, wake_at, now, effects] = session;
+                                requests, pool_bytes, pinned_host_bytes, pin_allowance,
+                                pins_given_up, pin_freely, update, update_again, backoff,
+                                orphan_after, lost_at, orphaned, report_due, report_in_flight,
+                                reported_sequence, report_again, connect_at, wake_at, now,
+                                effects] = session;
   const auto tell_use = [&](const Session::UseState& u) {
     [[maybe_unused]] const auto& [phase, request, sent, listed, use_id, former_use_ids, granted,
                                   generation, window_bytes, activation_bytes, brokered, end,
@@ -77,7 +79,8 @@ void SessionInspection::Tell(const Session& session, int owner, Digest* d) {
   };
   for (const auto& [name, component] : components) {
     [[maybe_unused]] const auto& [spec, layers, held, copying, fixed_placed, placing, target,
-                                  completed, dropped_after] = component;
+                                  completed, dropped_after, pinning, pin_refused, host_changed] =
+        component;
     d->Put(held * 8 + (copying ? 4 : 0) + (fixed_placed ? 2 : 0) + (placing ? 1 : 0));
     d->Put(Name::kGeneration, owner, completed);
     d->Put(Name::kSequence, owner, dropped_after);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/model/actions.h"
 
 namespace vrambroker::model {
@@ -55,6 +56,10 @@ class World {
   void Carry(int, const client::WorkChanged&) {}
   void Carry(int worker, const client::PlaceFixed&) { Of(worker).place_due = true; }
   void Carry(int worker, const client::TrimPool&) { Of(worker).trim_due = true; }
+  void Carry(int worker, const client::SendUpdate&) {
+    Violate(absl::StrCat("w", worker, " updates a component of which nothing has changed"));
+  }
+  void Carry(int, const client::PinsChanged&) {}
   void Carry(int worker, const client::SessionChanged& e);
   void Carry(int worker, const client::ConnectAt&) { Of(worker).connect_due = true; }
   void Carry(int, const client::WakeAt&) {}

@@ -45,6 +45,8 @@ void Checks::Restart(const std::vector<core::Owner>& owners) {
   peers_.clear();
   newest_use_ = 0;
   deaths_.clear();
+  restarted_ = true;
+  pin_charges_.clear();
 }
 
 void Checks::After(const core::Event& event, const core::Effects& effects, absl::Time now) {
@@ -67,6 +69,7 @@ void Checks::After(const core::Event& event, const core::Effects& effects, absl:
   CheckRunningUses(picture, effects);
   CheckAnswers(effects, now);
   CheckLevels(picture);
+  CheckAllowances(picture);
 }
 
 // The machine's ledger is what the history of messages says.
@@ -319,6 +322,7 @@ void Checks::Physical(const std::vector<std::shared_ptr<WorkerProcess>>& workers
     fail_(absl::StrCat(worker->name(), " (pid ", pid, ") has ", bytes,
                        " bytes on the device and is charged with ", charge));
   }
+  CheckPinned(workers);
   if (scenario_.faults.foreign > 0) return;
   for (const auto& [uuid, bytes] : on_device) {
     const core::DeviceSpec& device = Device(uuid);

@@ -35,6 +35,10 @@ class Checks {
   void Physical(const std::vector<std::shared_ptr<WorkerProcess>>& workers);
 
   const ReferenceLedger& ledger() const { return ledger_; }
+  // Host bytes that workers of a domain, or of the machine (""), may pin together.
+  int64_t PinBudget(const std::string& domain) const;
+  // Whether the broker has restarted: what then was pinned already may be more than may be.
+  bool restarted() const { return restarted_; }
 
  private:
   // A component of a process.
@@ -67,6 +71,9 @@ class Checks {
                   absl::Time now);
   uint64_t HolderOrder(const core::UseSpec& use, const std::set<uint64_t>& later) const;
   void CheckRefusal(const ReferenceLedger::Waiting& refused, const absl::Status& status);
+  // checks_pins.cc
+  void CheckAllowances(const core::Picture& picture);
+  void CheckPinned(const std::vector<std::shared_ptr<WorkerProcess>>& workers);
   void CheckDrops(const core::Event& event, const core::Picture& picture, absl::Time now);
   int64_t Fewest(const ReferenceLedger::Component& c, const core::UseSpec& use) const;
   const core::DeviceSpec& Device(const std::string& uuid) const;
@@ -82,6 +89,9 @@ class Checks {
   // Of components, the others of their newest shard group.
   std::map<Key, std::set<Key>> peers_;
   uint64_t newest_use_ = 0;
+  bool restarted_ = false;
+  // Host bytes that count against the budgets, by pid; none on record only.
+  std::map<int32_t, int64_t> pin_charges_;
   std::map<int32_t, Death> deaths_;
   std::map<std::string, uint64_t> newest_reading_;  // begun, by device
 };

@@ -95,6 +95,9 @@ struct EffectText {
       for (const auto& r : e.welcome->refused) absl::StrAppend(&text, ", refused ", r.component);
     }
     for (const core::Target& t : e.targets) absl::StrAppend(&text, ", ", Text(t));
+    if (e.pin_allowance.has_value()) {
+      absl::StrAppend(&text, ", may pin ", e.pin_allowance->count(), " host bytes");
+    }
     return absl::StrCat(text, e.trim_pool ? ", trim" : "");
   }
   std::string operator()(const core::CloseStream& e) const {

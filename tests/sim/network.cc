@@ -183,13 +183,16 @@ void Network::Deliver(const core::SendDirective& directive) {
   if (directive.welcome.has_value()) server::Write(*directive.welcome, message.mutable_welcome());
   for (const core::Target& target : directive.targets) server::Write(target, message.add_targets());
   message.set_trim_pool(directive.trim_pool);
+  const bool allows = directive.pin_allowance.has_value();
+  if (allows) message.set_pin_allowance_bytes(directive.pin_allowance->count());
   if (connection->lost && Fault(0.7)) return;
   absl::Time at = time_.now() + Delay();
-  if (!Fault(scenario_.faults.reorder)) at = std::max(at, connection->last_directive);
+  // A stream keeps its order, though targets would not need it; an allowance has no number.
+  if (!Fault(scenario_.faults.reorder) || allows) at = std::max(at, connection->last_directive);
   // Nothing overtakes the welcome.
   if (connection->last_directive == absl::InfinitePast()) connection->last_directive = at;
   at = std::max(at, connection->last_directive);
-  if (!Fault(scenario_.faults.reorder)) connection->last_directive = at;
+  if (!Fault(scenario_.faults.reorder) || allows) connection->last_directive = at;
   connection->peer->Later(at - time_.now(), [connection, message = std::move(message)] {
     connection->peer->Step(client::DirectiveReceived{connection->attach_number, message});
   });

@@ -114,6 +114,21 @@ void Peer::Do(const client::SendReport& e) {
                       });
 }
 
+void Peer::Do(const client::SendUpdate& e) {
+  const auto read = [](const v1::UpdateComponentsRequest& request) {
+    std::string device;
+    return server::ReadUpdate(request, &device);
+  };
+  world_.network.Call(this, e.attach_number, e.request.request_id(), Reader(e.request, read),
+                      [this, e](const core::Answer& answer) {
+                        client::UpdateAnswered updated;
+                        updated.attach_number = e.attach_number;
+                        updated.request_id = e.request.request_id();
+                        updated.status = WriteAnswer<core::UpdateAnswer>(answer, &updated.response);
+                        Step(updated);
+                      });
+}
+
 void Peer::Do(const client::ConnectAt& e) {
   const uint64_t asked = ++connect_;
   Later(e.time - world_.time.now(), [this, asked] {

@@ -64,10 +64,12 @@ class Peer {
   virtual void Do(const client::PlaceFixed&) {}
   virtual void Do(const client::TrimPool&) {}
   virtual void Do(const client::SessionChanged&) {}
+  void Do(const client::PinsChanged&) {}
   void Do(const client::OpenStream& e) { world_.network.Open(this, e.request); }
   void Do(const client::SendBegin& e);
   void Do(const client::SendEnd& e);
   void Do(const client::SendReport& e);
+  void Do(const client::SendUpdate& e);
   void Do(const client::CancelBegin& e) { world_.network.Cancel(this, e.request_id); }
   void Do(const client::ConnectAt& e);
   void Do(const client::WakeAt& e);

@@ -97,6 +97,28 @@ void AddGroup(Random* random, Scenario* s) {
   s->groups.push_back(std::move(group));
 }
 
+// Hosts that hold about half of what is wished, containers that have a part of that, and some of
+// whose limits nothing is known.
+void AddHostMemory(Random* random, Scenario* s) {
+  int64_t wished = 0;
+  for (WorkerPlan& worker : s->workers) {
+    for (ComponentPlan& c : worker.components) {
+      if (random->Chance(0.7)) c.pin_host = random->Between(1, 1000) * kMiB;
+      wished += c.pin_host;
+    }
+  }
+  s->config.host_memory = core::Bytes(wished + kMiB);
+  s->config.host_pin_fraction = random->Chance(0.1) ? 0 : random->Unit();
+  if (random->Chance(0.3)) s->config.host_pin_budget = core::Bytes(wished / 2 + 1);
+  const int64_t limits[] = {wished / 2 + kMiB, random->Chance(0.3) ? 0 : wished / 3 + kMiB};
+  for (WorkerPlan& worker : s->workers) {
+    const int domain = random->Below(3);
+    worker.host_domain = domain == 2 ? "" : absl::StrCat("cgroup:", domain);
+    worker.host_limit = domain == 2 ? s->config.host_memory.count() : limits[domain];
+  }
+  if (random->Chance(0.3)) s->faults.refuse_pin = 0.2;
+}
+
 }  // namespace
 
 uint64_t Random::Next() {
@@ -161,6 +183,7 @@ Scenario MakeScenario(uint64_t seed, int steps) {
   // that.
   s.nested = random.Chance(0.3) && s.probe != Probe::kTotals && !s.pids_elsewhere ? 0.1 : 0;
   if (random.Chance(0.35)) AddGroup(&random, &s);
+  AddHostMemory(&random, &s);
   return s;
 }
 

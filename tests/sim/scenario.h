@@ -37,6 +37,7 @@ struct ComponentPlan {
   int64_t window = 0;
   bool permanent = false;
   double pass_seconds = 0;
+  int64_t pin_host = 0;  // host bytes that it wishes to pin
 };
 
 struct WorkerPlan {
@@ -47,6 +48,9 @@ struct WorkerPlan {
   bool caching = false;
   // Says at times that it has released what it has not.
   bool liar = false;
+  // What its process may use of the host's memory: 0 is not known; "" is the machine.
+  int64_t host_limit = 0;
+  std::string host_domain;
 };
 
 // Members of a stage that is sharded, each on a device of its own: worker and component.
@@ -73,6 +77,7 @@ struct Faults {
   double self_release = 0;
   double update = 0;
   double reading_fails = 0;
+  double refuse_pin = 0;
   double foreign = 0;
 };
 

@@ -13,6 +13,8 @@ client::SessionOptions OptionsOf(const WorkerPlan& plan, core::Process process) 
   options.worker = plan.name;
   options.pid = process.pid;
   options.start_time_ticks = process.start_time;
+  options.host_memory.set_limit_bytes(plan.host_limit);
+  options.host_memory.set_domain(plan.host_domain);
   for (const ComponentPlan& c : plan.components) {
     v1::Component component;
     component.set_name(c.name);
@@ -26,6 +28,7 @@ client::SessionOptions OptionsOf(const WorkerPlan& plan, core::Process process) 
     component.set_window_bytes(c.window);
     component.set_lifetime(c.permanent ? v1::LIFETIME_PERMANENT : v1::LIFETIME_FORWARD);
     component.set_pass_seconds(c.pass_seconds);
+    component.set_pin_host_bytes(c.pin_host);
     options.components.push_back(component);
   }
   return options;
@@ -46,6 +49,23 @@ int64_t WorkerProcess::Physical() const {
   int64_t sum = pool_ + hidden_;
   for (const auto& [name, c] : components_) sum += c.before[c.layers] + c.fixed + c.needs;
   return sum;
+}
+
+int64_t WorkerProcess::PinnedForCertain() const {
+  int64_t sum = 0;
+  for (const auto& [name, c] : components_) sum += c.pinned ? c.plan.pin_host : 0;
+  return sum;
+}
+
+int64_t WorkerProcess::PinnedHost() const {
+  int64_t sum = PinnedForCertain();
+  for (const auto& [name, c] : components_) sum += c.pinning ? c.plan.pin_host : 0;
+  return sum;
+}
+
+bool WorkerProcess::PinRefused() const {
+  return std::any_of(components_.begin(), components_.end(),
+                     [](const auto& entry) { return entry.second.pin_refused; });
 }
 
 int WorkerProcess::UsesOpen() const {
@@ -214,7 +234,7 @@ void WorkerProcess::Do(const client::TrimPool&) {
       if (session().releasing(name)) return Do(client::TrimPool{});
     }
     pool_ = 0;
-    Step(client::PoolChanged{0, 0});
+    Step(client::PoolChanged{0, PinnedForCertain()});
   });
 }
 
@@ -235,6 +255,7 @@ void WorkerProcess::Pump(const std::string& name) {
   }
   const client::Work work = session().NextWork(name);
   if (work.kind == client::Work::Kind::kRelease) Release(&c, work.layers);
+  if (work.kind == client::Work::Kind::kPin) Pin(&c);
   if (work.kind == client::Work::Kind::kLoad) Load(&c);
 }
 
@@ -279,6 +300,22 @@ void WorkerProcess::Load(Component* c) {
   ++c->layers;
   Later(Short(), [this, c] {
     TellHeld(*c, c->layers, false);
+    Unlock(c);
+  });
+}
+
+void WorkerProcess::Pin(Component* c) {
+  Step(client::PinBegins{c->plan.name});
+  if (!session().pinning(c->plan.name)) return;
+  c->locked = true;
+  c->pinning = true;
+  Later(Short(), [this, c] {
+    c->pinning = false;
+    c->pin_refused = world_.Fault(world_.scenario.faults.refuse_pin);
+    c->pinned = !c->pin_refused;
+    absl::Status status;
+    if (c->pin_refused) status = absl::ResourceExhaustedError("no more may be locked");
+    Step(client::PinEnded{c->plan.name, std::move(status), PinnedForCertain()});
     Unlock(c);
   });
 }

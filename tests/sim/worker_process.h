@@ -52,6 +52,9 @@ class WorkerProcess : public Peer {
     int64_t needs = 0;            // on the device
     bool locked = false;          // by a use, or by whoever applies its target
     bool to_place = false;
+    bool pinning = false;
+    bool pinned = false;
+    bool pin_refused = false;
     std::map<client::Ticket, Use> uses;
 
     int count() const { return static_cast<int>(plan.layers.size()); }
@@ -73,6 +76,9 @@ class WorkerProcess : public Peer {
   const std::map<std::string, Component>& components() const { return components_; }
   // Bytes on the device now.
   int64_t Physical() const;
+  // Host bytes that are pinned, those that are about to be included.
+  int64_t PinnedHost() const;
+  bool PinRefused() const;
   int64_t hidden() const { return hidden_; }
   int64_t pool() const { return pool_; }
   // Uses asked for, running or ending.
@@ -99,6 +105,8 @@ class WorkerProcess : public Peer {
   void Place(Component* c);
   void Release(Component* c, int layers);
   void Load(Component* c);
+  void Pin(Component* c);
+  int64_t PinnedForCertain() const;
   // A running use.
   void Run(Component* c, client::Ticket ticket);
   void LoadForUse(Component* c, client::Ticket ticket, int layers);

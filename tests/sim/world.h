@@ -61,6 +61,7 @@ class World {
   void Drain();
   bool Settled() const;
   std::string Unsettled() const;
+  std::string UnsettledPins(const core::Picture& picture) const;
 
   const Scenario scenario_;
   Scheduler time_;

@@ -60,6 +60,7 @@ std::string World::Unsettled() const {
                           process->Physical());
     }
   }
+  if (const std::string text = UnsettledPins(picture); !text.empty()) return text;
   for (const core::DevicePicture& device : picture.devices) {
     const core::Ledger& l = device.ledger;
     if (l.draining > core::Bytes()) return absl::StrCat(ToString(l.draining), " are draining");

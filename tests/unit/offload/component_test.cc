@@ -271,6 +271,37 @@ TEST(Component, ARefusedPinMeansPageable) {
   EXPECT_EQ(Use(*component, 5, 2, 5), Reference(component->map(), 2));
 }
 
+TEST(Component, APinThatIsPutOffComesBetweenUses) {
+  Rig rig;
+  std::unique_ptr<StreamedComponent> component =
+      Placed(rig, {.tier = HostTier::kPinned, .pin_at_once = false});
+  EXPECT_EQ(component->tier(), HostTier::kPageable);
+  EXPECT_TRUE(component->pin_status().ok());
+  EXPECT_GE(component->pin_bytes(), component->map().file->mapping_bytes());
+  const Lanes expected = Reference(component->map(), 2);
+  EXPECT_EQ(Use(*component, 5, 2, 5), expected);
+  ASSERT_TRUE(component->BeginUse({.resident_layers = 5}).ok());
+  EXPECT_EQ(component->PinHostCopy().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(component->tier(), HostTier::kPageable);
+  ASSERT_TRUE(component->ReleaseAfterUse(3).ok());
+  ASSERT_TRUE(component->PinHostCopy().ok()) << component->pin_status();
+  EXPECT_EQ(component->tier(), HostTier::kPinned);
+  EXPECT_TRUE(component->PinHostCopy().ok());
+  EXPECT_EQ(component->held_layers(), 3);
+  EXPECT_EQ(Use(*component, 5, 2, 0), expected);
+}
+
+TEST(Component, APutOffPinThatIsRefusedMeansPageable) {
+  Rig rig;
+  std::unique_ptr<StreamedComponent> component =
+      Placed(rig, {.tier = HostTier::kPinned, .pin_at_once = false});
+  rig.card->SetFaults({.refuse_pin = true});
+  EXPECT_EQ(component->PinHostCopy().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(component->tier(), HostTier::kPageable);
+  EXPECT_EQ(component->pin_status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Use(*component, 5, 2, 5), Reference(component->map(), 2));
+}
+
 TEST(Component, TheWindowIsFilledWhileLayersCompute) {
   // Every layer copies in about a fifth of the time it computes.
   Rig rig(64 << 20, {}, 10e6);

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "stage_workers/worker/stage.h"
+#include "tests/poll.h"
 #include "tests/unit/worker/worker_test_util.h"
 
 namespace vrambroker::worker {
@@ -46,6 +47,16 @@ TEST(BrokeredStage, WithoutALivingBrokerTheConfiguredSetAppliesAndGoes) {
   EXPECT_EQ(result.kept_layers, 0);
   EXPECT_EQ(worker->Status().components(0).held_layers(), 0);
   EXPECT_FALSE(worker->Status().attached());
+}
+
+TEST(BrokeredStage, WithoutALivingBrokerTheHostCopyIsPinnedAsConfigured) {
+  WorkerRig rig;
+  WorkerOptions options = Alone(rig, 5);
+  options.tier = offload::HostTier::kPinned;
+  const std::unique_ptr<Worker> worker = Started(options);
+  EXPECT_TRUE(WaitFor([&] { return worker->Status().pinned_host_bytes() > kWeightBytes; }));
+  EXPECT_EQ(worker->Status().components(0).pageable_because(), "");
+  EXPECT_FALSE(RunWell(*worker).brokered);
 }
 
 TEST(BrokeredStage, WithoutALivingBrokerASetThatDoesNotFitIsCut) {

@@ -1,5 +1,8 @@
 #include "stage_workers/worker/managed_offload.h"
 
+#include <gmock/gmock.h>
+#include <unistd.h>
+
 #include <thread>
 #include <vector>
 
@@ -165,6 +168,29 @@ TEST(ManagedOffload, StatusTellsWhatIsHeldAndCopied) {
   EXPECT_EQ(status.held_bytes(), component->PrefixBytes(1));
   EXPECT_EQ(status.bytes_to_device(), rig.Used());
   EXPECT_FALSE(status.in_use());
+}
+
+TEST(ManagedOffload, WishesToBePinnedAndTellsOnceItIs) {
+  WorkerRig rig;
+  EXPECT_EQ(rig.Component(kAll)->Describe().pin_host_bytes(), 0);
+  const std::unique_ptr<ManagedOffload> component =
+      rig.Component(kAll, offload::Lifetime::kForward, offload::HostTier::kPinned);
+  ManagedPoolAdapter pool(rig.pool(), {component.get()});
+  const int64_t wish = component->Describe().pin_host_bytes();
+  EXPECT_GT(wish, kWeightBytes);
+  EXPECT_EQ(wish % sysconf(_SC_PAGESIZE), 0);
+  EXPECT_EQ(component->Describe().host_tier(), v1::HOST_TIER_PAGEABLE);
+  EXPECT_EQ(pool.pinned_host_bytes(), 0);
+  const std::lock_guard<std::mutex> lock(component->lock());
+  rig.card()->SetFaults({.refuse_pin = true});
+  EXPECT_FALSE(component->PinHostCopy().ok());
+  EXPECT_EQ(pool.pinned_host_bytes(), 0);
+  EXPECT_THAT(component->Status().pageable_because(), testing::HasSubstr("fault injected"));
+  rig.card()->SetFaults({});
+  ASSERT_TRUE(component->PinHostCopy().ok());
+  EXPECT_EQ(pool.pinned_host_bytes(), wish);
+  EXPECT_EQ(component->Status().pinned_host_bytes(), wish);
+  EXPECT_EQ(component->Status().pageable_because(), "");
 }
 
 TEST(ManagedPool, TellsAndTrimsWhatIsPooled) {

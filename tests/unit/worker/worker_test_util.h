@@ -70,9 +70,11 @@ class WorkerRig {
     return path;
   }
 
-  // With `configured` layers at most resident, or all as a permanent set.
+  // With `configured` layers at most resident, or all as a permanent set. Its copy on the host is
+  // not pinned yet.
   std::unique_ptr<ManagedOffload> Component(
-      offload::KeepSpec keep, offload::Lifetime lifetime = offload::Lifetime::kForward) {
+      offload::KeepSpec keep, offload::Lifetime lifetime = offload::Lifetime::kForward,
+      offload::HostTier tier = offload::HostTier::kPageable) {
     absl::StatusOr<std::shared_ptr<offload::SafetensorsFile>> file =
         offload::SafetensorsFile::Open(Weights("te"));
     EXPECT_TRUE(file.ok()) << file.status();
@@ -84,6 +86,8 @@ class WorkerRig {
     options.name = "te";
     options.keep = *std::move(order);
     options.lifetime = lifetime;
+    options.tier = tier;
+    options.pin_at_once = false;
     absl::StatusOr<std::unique_ptr<offload::StreamedComponent>> component =
         offload::StreamedComponent::Create(pool_.get(), *std::move(map), std::move(options));
     EXPECT_TRUE(component.ok()) << component.status();
