@@ -34,14 +34,15 @@ void StreamedComponent::UnpinHostCopy() {
 // Gives the pages of the layers back to the system; parts of pages that others share stay.
 void StreamedComponent::DropHostCopy() {
   UnpinHostCopy();
-  const uintptr_t page = sysconf(_SC_PAGESIZE);
+  const int64_t page = sysconf(_SC_PAGESIZE);
   for (const Layer& layer : map_.layers) {
     for (const card::HostPiece& piece : layer.tensors.pieces) {
-      const uintptr_t source = reinterpret_cast<uintptr_t>(piece.source);
-      if (source == 0) continue;
-      const uintptr_t begin = (source + page - 1) / page * page;
-      const uintptr_t end = (source + piece.bytes) / page * page;
-      if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+      auto* const source = static_cast<char*>(const_cast<void*>(piece.source));
+      if (source == nullptr) continue;
+      const auto into_page = static_cast<int64_t>(reinterpret_cast<uintptr_t>(source) % page);
+      const int64_t skipped = into_page == 0 ? 0 : page - into_page;
+      const int64_t whole = (piece.bytes - skipped) / page * page;
+      if (whole > 0) madvise(source + skipped, whole, MADV_DONTNEED);
     }
   }
   has_host_copy_ = false;
