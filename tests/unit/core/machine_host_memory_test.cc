@@ -18,9 +18,10 @@ class HostMemoryTest : public MachineFixture {
     config_.host_pin_budget = Bytes(budget);
     Build(kGiB);
   }
-  Worker NewPinner(const std::string& name, std::vector<int64_t> wishes,
+  Worker NewPinner(const std::string& name, const std::vector<int64_t>& wishes,
                    const std::string& domain = "", int64_t limit = 0) {
     std::vector<ComponentSpec> specs;
+    specs.reserve(wishes.size());
     for (int64_t wish : wishes) specs.push_back(Wishing(absl::StrCat("c", specs.size()), wish));
     Worker w = NewWorker(name, std::move(specs));
     w.host = {Bytes(limit), domain};
