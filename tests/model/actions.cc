@@ -85,7 +85,10 @@ class Enumeration {
       Add(Kind::kCopied, i);
     } else if (!locked) {
       if (w.place_due) Add(Kind::kPlace, i);
-      if (w.session->NextWork("c").kind != client::Work::Kind::kNone) Add(Kind::kApply, i);
+      const client::Work::Kind work = w.session->NextWork("c").kind;
+      if (work == client::Work::Kind::kRelease || work == client::Work::Kind::kLoad) {
+        Add(Kind::kApply, i);
+      }
       if (w.program == Program::kGranted) Add(Kind::kRun, i);
       const bool drops = w.layers > 0 && w.program != Program::kGranted && !IsPermanent(i);
       if (drops && May(s_.left.drop)) Add(Kind::kDrop, i);

@@ -24,12 +24,10 @@ std::string WrongIn(const Scenario& scenario, const State& s) {
     physical += w.Physical();
     if (!w.alive) continue;
     const int64_t charge = Charge(s, static_cast<int>(i)) / kUnit;
-    // A use that may begin any moment has what it was granted already.
-    int has = w.Physical();
-    if (w.program == Program::kGranted) has += w.granted_needs + std::max(0, w.granted - w.layers);
-    if (scenario.caching && w.program == Program::kGranted) {
-      has = std::max(w.Physical(), has - w.pool);
-    }
+    // A use that may begin any moment first gives up what is above its grant, then takes the rest.
+    const bool may_begin = w.program == Program::kGranted;
+    const int has =
+        may_begin ? std::max(w.Physical(), w.fixed + w.granted + w.granted_needs) : w.Physical();
     if (has > charge) {
       return absl::StrCat("w", i, " has, or may take, ", has, " units and is charged with ",
                           charge);
@@ -38,6 +36,7 @@ std::string WrongIn(const Scenario& scenario, const State& s) {
   if (physical > scenario.capacity) {
     return absl::StrCat(physical, " units are on a card of ", scenario.capacity);
   }
+  if (MachineInspection::RevokesARunningUse(*s.machine)) return "a use that runs is revoked";
   const core::Ledger ledger = MachineInspection::LedgerOf(*s.machine);
   const int64_t known = (ledger.Charged() + ledger.external).count() / kUnit;
   if (physical > known) {

@@ -20,7 +20,7 @@ namespace {
 // From any state all comes to rest within so many actions, where nothing more goes wrong.
 constexpr int kCalmSteps = 1000;
 // Of the states that are reached again, one in so many is compared with what it was taken for.
-constexpr uint64_t kCompared = 32;
+constexpr uint64_t kCompared = 16;
 
 // What happens next where all goes well; false where nothing does.
 bool DoNext(const Scenario& scenario, State* state) {
@@ -202,10 +202,12 @@ State Begin(const Scenario& scenario) {
   State state = Blank(scenario);
   if (scenario.warm < 0) return state;
   const Faults faults = std::exchange(state.left, Faults());
-  ComeToRest(scenario, &state);
+  Scenario warm_up = scenario;
+  if (scenario.most_of_first > 0) warm_up.need = warm_up.most_of_first = 0;
+  ComeToRest(warm_up, &state);
   for (int worker = 0; worker < scenario.warm; ++worker) {
-    Do(scenario, {Action::Kind::kAsk, worker}, &state, nullptr);
-    ComeToRest(scenario, &state);
+    Do(warm_up, {Action::Kind::kAsk, worker}, &state, nullptr);
+    ComeToRest(warm_up, &state);
   }
   for (size_t i = 0; i < state.workers.size(); ++i) {
     state.workers[i].uses_left = scenario.uses[i];

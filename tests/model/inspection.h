@@ -44,6 +44,8 @@ class MachineInspection {
   // What the process is charged; nothing where it is not known.
   static std::optional<Bytes> Charge(const Machine& machine, const Process& process);
   static Ledger LedgerOf(const Machine& machine);
+  // Whether a component in use is asked to have less than its use was granted.
+  static bool RevokesARunningUse(const Machine& machine);
 
  private:
   static void Tell(const Device& device, const Config& config, model::Digest* digest);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "broker/core/machine_impl.h"
 #include "tests/model/inspection.h"
 
@@ -83,6 +85,14 @@ std::optional<Bytes> MachineInspection::Charge(const Machine& machine, const Pro
 Ledger MachineInspection::LedgerOf(const Machine& machine) {
   const State& state = machine.impl_->state;
   return DeriveLedger(state, state.devices.begin()->second);
+}
+
+bool MachineInspection::RevokesARunningUse(const Machine& machine) {
+  const auto& components = machine.impl_->state.components;
+  return std::any_of(components.begin(), components.end(), [](const auto& entry) {
+    const Component& c = entry.second;
+    return c.use.has_value() && c.target() < c.use->granted;
+  });
 }
 
 void MachineInspection::Tell(const Device& device, const Config& config, Digest* d) {

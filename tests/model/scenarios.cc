@@ -50,8 +50,9 @@ void AddTwo(bool deep, std::vector<Scenario>* all) {
   s = Make("two_twice", {1, 1}, 1);
   s.faults.duplicate = deep ? 2 : 1;
   all->push_back(s);
-  s = Make("two_fail", {deep ? 1 : 0, 1}, 1);
-  s.faults.fail = s.faults.time = 1;
+  s = Make("two_fail", {1, 1}, 1);
+  s.faults.fail = 1;
+  s.faults.time = deep ? 1 : 0;
   all->push_back(s);
   s = Make("two_give_up", {1, 1}, 1);
   s.faults.give_up = 1;
@@ -60,7 +61,9 @@ void AddTwo(bool deep, std::vector<Scenario>* all) {
   s = Make("two_lost", {deep ? 1 : 0, 1}, 1);
   s.faults.lose = 1;
   all->push_back(s);
-  s = Make("two_lost_in_use", {1, deep ? 1 : 0}, deep ? 0 : 1);
+  s = Make("two_lost_in_use", {1, 1}, 0);
+  s.layers = deep ? 2 : 1;
+  s.capacity = deep ? 3 : 2;
   s.faults.lose = 1;
   all->push_back(s);
   s = Make("two_restart", {deep ? 1 : 0, 1}, 1);
@@ -100,7 +103,10 @@ void AddMore(bool deep, std::vector<Scenario>* all) {
   s = Make("windows", {1, deep ? 2 : 1}, 1);
   s.window = 1;
   s.capacity = 4;
-  s.most_of_last = 1;
+  all->push_back(s);
+  s = Make("shrinks", {1, deep ? 2 : 1}, 1);
+  s.capacity = 2;
+  s.most_of_first = 1;
   all->push_back(s);
   s = Make("fixed", {deep ? 1 : 0, 1}, -1);
   s.fixed = 1;

@@ -53,7 +53,7 @@ void Declare(const Scenario& scenario, absl::Time now, core::Machine* machine) {
     core::StageSpec stage;
     stage.component = absl::StrCat("w", i, "/c");
     stage.passes = 2;
-    stage.activation = core::Bytes(kUnit);
+    stage.activation = core::Bytes(scenario.need * kUnit);
     pipeline.stages.push_back(std::move(stage));
   }
   machine->Step(pipeline, now);
@@ -67,7 +67,7 @@ void Declare(const Scenario& scenario, absl::Time now, core::Machine* machine) {
 
 void Tell(const Call& call, Digest* d) {
   const int owner = ProcessOf(call.worker).pid;
-  d->Put(call.worker * 16 + static_cast<int64_t>(call.kind) * 4 + (call.orphan ? 1 : 0));
+  d->Put(int64_t{call.worker} * 16 + static_cast<int64_t>(call.kind) * 4 + (call.orphan ? 1 : 0));
   d->Put(Name::kAttach, owner, call.attach_number);
   d->Put(Name::kCall, owner, call.number);
   if (call.begin != nullptr) {
@@ -244,7 +244,7 @@ uint64_t DigestOf(const State& s) {
     d.Put(owner.charge.count());
     d.Put(Name::kAttach, pid, owner.attach_number);
   }
-  d.Put(s.reading_wanted * 4 + static_cast<int64_t>(s.reading.stage));
+  d.Put((s.reading_wanted ? 4 : 0) + static_cast<int>(s.reading.stage));
   d.Put(Name::kReading, 0, s.reading.number);
   for (int shown : s.reading.shown) d.Put(shown);
   const Faults& f = s.left;

@@ -52,8 +52,11 @@ struct Scenario {
   // Runs that a driver has declared through all workers, which nobody starts: idle components are
   // loaded ahead for them.
   int declared_runs = 0;
-  // The last worker asks for no more layers than these. 0: all.
-  int most_of_last = 0;
+  // Activation of each use, in units.
+  int need = 1;
+  // The first worker asks for no more layers than these, once it is warm by uses that need no
+  // activation. 0: for all.
+  int most_of_first = 0;
   // A use may be refused, as not everything fits.
   bool may_refuse = false;
   Faults faults;

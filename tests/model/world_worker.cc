@@ -64,10 +64,8 @@ void World::Ask(int worker) {
   asked.ticket = ++w.ticket;
   asked.request.set_component("c");
   asked.request.set_passes(2);
-  asked.request.set_activation_bytes(kUnit);
-  if (worker == scenario_.last_worker()) {
-    asked.request.set_max_resident_layers(scenario_.most_of_last);
-  }
+  asked.request.set_activation_bytes(scenario_.need * kUnit);
+  if (worker == 0) asked.request.set_max_resident_layers(scenario_.most_of_first);
   Step(worker, asked);
 }
 
