@@ -23,6 +23,17 @@ TEST_F(SessionUses, AGrantIsATargetAndBindsUntilTheUseIsOver) {
   EXPECT_EQ(Last<UseClosed>().keep, 4);
 }
 
+TEST_F(SessionUses, ATargetThatIsOlderThanTheGrantIsNotFollowedOnceTheUseIsOver) {
+  Settle();
+  Ask(1);
+  Step(Grant(Last<SendBegin>().request.request_id(), 2, 5));
+  Direct(Target("m", 8, 4));  // sent before the grant, and late
+  Step(UseOver{1, 2, {}, std::nullopt});
+  Step(EndGivenUp{1});
+  Step(HeldChanged{"m", 2, false, std::nullopt});
+  EXPECT_EQ(session_->NextWork("m").kind, Work::Kind::kNone);
+}
+
 TEST_F(SessionUses, ARevocationThatOvertakesTheEndsAnswerStands) {
   Settle(0, 1);
   RunUse(1, 6, 2);
