@@ -102,7 +102,7 @@ void Machine::Impl::On(const ProcessDiedEvent& e) {
   for (const auto& [id, s] : state.sessions) {
     if (s.process == e.process) dead.push_back(id);
   }
-  for (SessionId id : dead) Happens(SessionEvent::kProcessDied, id, "its process has ended");
+  for (SessionId id : dead) Happens(SessionEvent::kProcessDied, id, "the process has ended");
 }
 
 }  // namespace vrambroker::core
