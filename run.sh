@@ -33,7 +33,7 @@ usage() {
 Usage: ./run.sh COMMAND
 
   build                 optimised build of everything into ./build, programs in build/bin
-  demo [--json FILE]    builds the programs, then runs the demo: the mission's table on emulated
+  demo [--json FILE]    builds the programs, then runs the demo: its table on emulated
                         cards (demo --help lists what else it takes)
   test                  builds, then runs every test (labels unit, sim, model, e2e)
   test --full           the same; then the planner against an integer program (scipy from PyPI, into

@@ -63,7 +63,8 @@ concept HasHeader = requires(const Event& event) {
 
 std::atomic<size_t> g_unwritten = 0;
 
-// Bytes of it that were taken before nobody took any for `patience` milliseconds.
+// Bytes of it that were taken before nobody took any for `patience` milliseconds, or before an
+// error, such as of a full disk.
 size_t WriteSome(int descriptor, const std::string& text, int patience) {
   size_t done = 0;
   while (done < text.size()) {
@@ -72,7 +73,7 @@ size_t WriteSome(int descriptor, const std::string& text, int patience) {
     // A pipe that is ready takes this much without blocking.
     const size_t piece = std::min<size_t>(text.size() - done, PIPE_BUF);
     const ssize_t written = write(descriptor, text.data() + done, piece);
-    if (written < 0 && errno != EINTR && errno != EAGAIN) return text.size();  // it never will
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return done;
     if (written > 0) done += static_cast<size_t>(written);
   }
   return done;
@@ -168,6 +169,7 @@ Log::~Log() {
     changed_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  g_unwritten -= left_lines_;
 }
 
 void Log::Write(LogLine line) {
@@ -220,7 +222,8 @@ void Log::WriteOut(int patience, bool keep) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     entries.swap(waiting_);
-    dropped = std::exchange(dropped_, 0);
+    // Said by who also counts what is not written.
+    if (!keep) dropped = std::exchange(dropped_, 0);
   }
   for (const Entry& entry : entries) {
     const auto* decision = std::get_if<core::Decision>(&entry);
@@ -235,10 +238,26 @@ void Log::WriteOut(int patience, bool keep) {
   }
   left_lines_ += entries.size();
   const size_t taken = WriteSome(descriptor_, left_over_, patience);
+  cut_ = taken > 0 ? left_over_[taken - 1] != '\n' : cut_;
   left_over_.erase(0, taken);
-  if (!keep) left_over_.clear();
-  if (!left_over_.empty()) return;
-  g_unwritten -= std::exchange(left_lines_, 0);
+  if (!keep) GiveUp(dropped);
+  const size_t left = std::min(
+      left_lines_, static_cast<size_t>(std::count(left_over_.begin(), left_over_.end(), '\n')));
+  g_unwritten -= left_lines_ - left;
+  left_lines_ = left;
+}
+
+// A line that was begun is kept, so that its reader finds no half one; the rest is dropped. The
+// last line left over says that `dropped` were, if that is above 0.
+void Log::GiveUp(size_t dropped) {
+  const size_t kept = cut_ ? std::min(left_over_.find('\n') + 1, left_over_.size()) : 0;
+  auto lost = static_cast<size_t>(
+      std::count(left_over_.begin() + static_cast<std::ptrdiff_t>(kept), left_over_.end(), '\n'));
+  if (lost == 0) return;
+  left_over_.resize(kept);
+  if (dropped != 0) lost += dropped - 1;
+  std::lock_guard<std::mutex> lock(mutex_);
+  dropped_ += lost;
 }
 
 }  // namespace vrambroker::server

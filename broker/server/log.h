@@ -69,8 +69,9 @@ class Log {
   void Add(Entry entry);
   void Run();
   // To be called by the holder of output_mutex_. Takes all that waits; what the descriptor does not
-  // take within `patience` (milliseconds) is left over where `keep`, else lost.
+  // take within `patience` (milliseconds) is left over where `keep`, else dropped and counted.
   void WriteOut(int patience, bool keep);
+  void GiveUp(size_t dropped);
 
   const int descriptor_;
   const LogFormat format_;
@@ -78,6 +79,7 @@ class Log {
   // Guards the descriptor, so that lines keep their order; before mutex_.
   std::mutex output_mutex_;
   std::string left_over_;
+  bool cut_ = false;  // it begins within a line
   size_t left_lines_ = 0;  // at most, of left_over_
   std::mutex mutex_;
   std::condition_variable changed_;

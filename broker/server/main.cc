@@ -1,5 +1,6 @@
 // vram-brokerd: the broker as a process.
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -24,6 +25,16 @@ std::optional<std::string> GetEnv(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   if (value == nullptr) return std::nullopt;
   return std::string(value);
+}
+
+// Closed ones would be given to the next file that is opened, a card's or a lock's, and what is
+// printed would go there.
+void OpenStandardDescriptors() {
+  for (int descriptor = open("/dev/null", O_RDWR); descriptor >= 0; descriptor = dup(descriptor)) {
+    if (descriptor <= 2) continue;
+    close(descriptor);
+    return;
+  }
 }
 
 int Fail(const absl::Status& status) {
@@ -66,6 +77,7 @@ void WriteLogBeforeCrash() {
 
 int main(int argc, char** argv) {
   using vrambroker::server::Server;
+  OpenStandardDescriptors();
   const auto parsed = vrambroker::server::ParseOptions(
       std::vector<std::string>(argv + 1, argv + argc), GetEnv, VariableNames());
   if (!parsed.ok()) return Fail(parsed.status());
@@ -82,6 +94,7 @@ int main(int argc, char** argv) {
   sigemptyset(&stop_signals);
   sigaddset(&stop_signals, SIGTERM);
   sigaddset(&stop_signals, SIGINT);
+  sigaddset(&stop_signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 

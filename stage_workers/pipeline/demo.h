@@ -1,4 +1,4 @@
-// The mission's table: one workload on two cards, with and without a broker, by real processes.
+// The demo's table: one workload on two cards, with and without a broker, by real processes.
 #ifndef VRAMBROKER_STAGE_WORKERS_PIPELINE_DEMO_H_
 #define VRAMBROKER_STAGE_WORKERS_PIPELINE_DEMO_H_
 
@@ -102,7 +102,7 @@ absl::StatusOr<DemoResult> RunDemo(const DemoOptions& options);
 bool ResultsAgree(const DemoResult& result);
 // What is wrong: an arm that had to run and did not, results that differ; nothing: all is well.
 std::vector<std::string> DemoFaults(const DemoResult& result);
-// What the mission expects beyond that: the local rule runs on the largest card and runs out of
+// What the demo expects beyond that: the local rule runs on the largest card and runs out of
 // memory on the smallest, and the broker moves fewer bytes than streaming does on every card.
 std::vector<std::string> ExpectationFaults(const DemoResult& result);
 

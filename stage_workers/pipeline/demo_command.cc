@@ -33,7 +33,7 @@ ABSL_FLAG(bool, load_ahead, false,
           "Also run each of these arms that has a broker with the broker's --load-ahead on "
           "(broker_ahead, broker_all_ahead), and print a second table of what it changes.");
 ABSL_FLAG(bool, check, false,
-          "Also fail where the mission's expectations are not met: the local rule runs on the "
+          "Also fail where the expectations of the demo are not met: the local rule runs on the "
           "largest card and runs out of memory on the smallest, and on each card the broker moves "
           "fewer bytes than streaming does.");
 

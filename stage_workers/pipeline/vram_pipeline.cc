@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "stage_workers/card/standard_descriptors.h"
 #include "stage_workers/pipeline/cleanup.h"
 #include "stage_workers/pipeline/commands.h"
 #include "stage_workers/worker/command_line.h"
@@ -19,6 +20,7 @@ constexpr char kUsage[] =
 }  // namespace
 
 int main(int argc, char** argv) {
+  vrambroker::card::OpenStandardDescriptors();
   const char* command = argc > 1 ? argv[1] : "";
   if (std::strcmp(command, "--help") == 0 || std::strcmp(command, "-h") == 0) {
     std::printf("%s", kUsage);

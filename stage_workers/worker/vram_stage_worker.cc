@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "stage_workers/card/standard_descriptors.h"
 #include "stage_workers/worker/command_line.h"
 #include "stage_workers/worker/signals.h"
 #include "stage_workers/worker/stage_service.h"
@@ -273,6 +274,7 @@ absl::Status Serve(StopSignals& signals) {
 }  // namespace vrambroker::worker
 
 int main(int argc, char** argv) {
+  vrambroker::card::OpenStandardDescriptors();
   const std::vector<std::string> rest =
       vrambroker::worker::ParseCommandLine(argc, argv, vrambroker::worker::Help());
   if (!rest.empty()) {

@@ -6,10 +6,12 @@
 
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "broker/server/grpc_log.h"
+#include "tests/poll.h"
 
 namespace vrambroker::server {
 namespace {
@@ -158,6 +160,35 @@ TEST(Log, DropsAndCountsWhatNobodyReads) {
   close(ends[0]);
   EXPECT_GT(all.size(), 0u);
   EXPECT_LE(std::count(all.begin(), all.end(), '\n'), static_cast<long>(3 * Log::kMaxWaiting));
+}
+
+// A reader comes back after a while: every line is whole, and what is missing is counted.
+TEST(Log, WhatASlowReaderMissesIsCountedAndNoLineIsCut) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  constexpr size_t kLines = 4000;  // more than a pipe takes
+  size_t lines = 0, dropped = 0;
+  std::string all;
+  {
+    Log log(ends[1], LogFormat::kJson);
+    for (size_t i = 0; i < kLines; ++i) log.Write(Line());
+    ASSERT_TRUE(WaitFor([] { return Log::Unwritten() <= 1; }));
+    std::thread reader([&] { all = ReadAll(ends[0]); });
+    log.Write(Line());
+    ASSERT_TRUE(WaitFor([] { return Log::Unwritten() == 0; }));
+    close(ends[1]);
+    reader.join();
+  }
+  close(ends[0]);
+  std::istringstream text(all);
+  for (std::string line; std::getline(text, line);) {
+    ++lines;
+    EXPECT_TRUE(line.starts_with("{\"time\":") && line.ends_with("}")) << line;
+    const size_t at = line.find("\"count\":\"");
+    if (at != std::string::npos) dropped += std::stoul(line.substr(at + 9)) - 1;
+  }
+  EXPECT_GT(dropped, 0U);
+  EXPECT_EQ(lines + dropped, kLines + 1);
 }
 
 TEST(LineBudget, HoldsBackWhatIsTooMuchAndSaysHowMuchItWas) {

@@ -74,6 +74,8 @@ TEST(Workload, NamesTheFieldThatIsWrong) {
        [](Workload* w) { w->pipelines[0].stages[1].shape = std::string(65, 'x'); }},
       {"pipelines[0].stages[1].declared_activation_bytes: -1",
        [](Workload* w) { w->pipelines[0].stages[1].declared_activation_bytes = -1; }},
+      {"pipelines[0].stages[0].declared_activation_bytes: 6 given; 7 to ",
+       [](Workload* w) { w->pipelines[0].stages[0].declared_activation_bytes = 6; }},
       {"runs: entries: 0", [](Workload* w) { w->runs.clear(); }},
       {"runs[1].pipeline: 1 given", [](Workload* w) { w->runs[1].pipeline = 1; }},
       {"runs[1].arrival_seconds: -1", [](Workload* w) { w->runs[1].arrival_seconds = -1; }},
