@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -27,15 +28,17 @@ std::optional<std::string> GetEnv(const std::string& name) {
   return std::string(value);
 }
 
-// Closed ones would be given to the next file that is opened, a card's or a lock's, and what is
-// printed would go there.
-void OpenStandardDescriptors() {
-  for (int descriptor = open("/dev/null", O_RDWR); descriptor >= 0; descriptor = dup(descriptor)) {
-    if (descriptor <= 2) continue;
-    close(descriptor);
-    return;
-  }
+// Opens /dev/null where standard input, output or error is closed: its number would be given to the
+// next file that is opened, a card's or a lock's, and what is printed would go there. Runs before
+// the libraries begin, some of which open files; a sanitizer is not there yet.
+__attribute__((no_sanitize("address", "thread", "undefined"))) void OpenStandardDescriptors() {
+  long descriptor = 0;
+  do {
+    descriptor = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
+  } while (descriptor >= 0 && descriptor <= 2);
+  if (descriptor > 2) syscall(SYS_close, descriptor);
 }
+__attribute__((section(".preinit_array"), used)) void (*g_first)() = OpenStandardDescriptors;
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "vram-brokerd: %s\n", std::string(status.message()).c_str());
@@ -77,7 +80,6 @@ void WriteLogBeforeCrash() {
 
 int main(int argc, char** argv) {
   using vrambroker::server::Server;
-  OpenStandardDescriptors();
   const auto parsed = vrambroker::server::ParseOptions(
       std::vector<std::string>(argv + 1, argv + argc), GetEnv, VariableNames());
   if (!parsed.ok()) return Fail(parsed.status());

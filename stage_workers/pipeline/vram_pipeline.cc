@@ -19,8 +19,10 @@ constexpr char kUsage[] =
 
 }  // namespace
 
+__attribute__((section(".preinit_array"),
+               used)) static void (*g_first)() = vrambroker::card::OpenStandardDescriptors;
+
 int main(int argc, char** argv) {
-  vrambroker::card::OpenStandardDescriptors();
   const char* command = argc > 1 ? argv[1] : "";
   if (std::strcmp(command, "--help") == 0 || std::strcmp(command, "-h") == 0) {
     std::printf("%s", kUsage);

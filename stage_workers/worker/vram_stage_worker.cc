@@ -273,8 +273,10 @@ absl::Status Serve(StopSignals& signals) {
 }  // namespace
 }  // namespace vrambroker::worker
 
+__attribute__((section(".preinit_array"),
+               used)) static void (*g_first)() = vrambroker::card::OpenStandardDescriptors;
+
 int main(int argc, char** argv) {
-  vrambroker::card::OpenStandardDescriptors();
   const std::vector<std::string> rest =
       vrambroker::worker::ParseCommandLine(argc, argv, vrambroker::worker::Help());
   if (!rest.empty()) {

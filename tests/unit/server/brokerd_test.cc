@@ -39,6 +39,7 @@ std::string ReadFile(const std::string& path) {
 // One run of the program; killed at the latest when this goes.
 class Program {
  public:
+  // With an empty `log` it has no open standard descriptor.
   Program(const std::vector<std::string>& arguments, std::string log) : log_(std::move(log)) {
     std::vector<std::string> words = {BROKERD_PATH};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -48,8 +49,13 @@ class Program {
     pointers.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    if (log_.empty()) {
+      for (int descriptor : {0, 1, 2}) posix_spawn_file_actions_addclose(&actions, descriptor);
+    } else {
+      posix_spawn_file_actions_addopen(&actions, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                       0600);
+      posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    }
     EXPECT_EQ(posix_spawn(&pid_, BROKERD_PATH, &actions, nullptr, pointers.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
   }
@@ -107,7 +113,7 @@ class BrokerdTest : public testing::Test {
 };
 
 TEST_F(BrokerdTest, StopsWithinTwoSecondsAndLeavesNothing) {
-  for (const int number : {SIGTERM, SIGINT}) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     Program broker(Arguments(), File("log"));
     ASSERT_TRUE(WaitFor([&] { return Serves(); })) << broker.log();
     const absl::Time began = absl::Now();
@@ -147,6 +153,17 @@ TEST_F(BrokerdTest, TheCardOfOneThatWasKilledIsMadeAnewAndRemovedAtTheEnd) {
   second.Signal(SIGTERM);
   EXPECT_EQ(second.Wait(), 0) << second.log();
   EXPECT_FALSE(std::filesystem::exists(segment));
+}
+
+TEST_F(BrokerdTest, ClosedStandardDescriptorsAreNotTakenByItsFiles) {
+  Program broker(Arguments(), "");
+  ASSERT_TRUE(WaitFor([&] { return Serves(); }));
+  for (int descriptor : {0, 1, 2}) {
+    const std::string link = absl::StrCat("/proc/", broker.pid(), "/fd/", descriptor);
+    EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/null") << descriptor;
+  }
+  broker.Signal(SIGTERM);
+  EXPECT_EQ(broker.Wait(), 0);
 }
 
 TEST_F(BrokerdTest, ASecondOneExitsWithTwoAndNamesTheFirst) {
