@@ -79,7 +79,7 @@ class Log {
   // Guards the descriptor, so that lines keep their order; before mutex_.
   std::mutex output_mutex_;
   std::string left_over_;
-  bool cut_ = false;  // it begins within a line
+  bool cut_ = false;       // it begins within a line
   size_t left_lines_ = 0;  // at most, of left_over_
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -100,9 +100,7 @@ TEST(WorkloadFile, ChecksEveryBound) {
       {"pipelines[0].stages[0].passes",
        [](auto& w) { w.mutable_pipelines(0)->mutable_stages(0)->set_passes(-1); }},
       {"pipelines[0].stages[0].shape",
-       [](auto& w) {
-         w.mutable_pipelines(0)->mutable_stages(0)->set_shape(std::string(65, 'x'));
-       }},
+       [](auto& w) { w.mutable_pipelines(0)->mutable_stages(0)->set_shape(std::string(65, 'x')); }},
       {"pipelines[0].stages[0].declared_activation_bytes",
        [](auto& w) {
          w.mutable_pipelines(0)->mutable_stages(0)->set_declared_activation_bytes(-1);
