@@ -73,7 +73,9 @@ void Machine::Impl::AdmitWaiting(Device* device) {
       const bool in_use = state.components.at(w.component).use.has_value();
       // What an older running use waits for, the oldest waits for too.
       const uint64_t holder = HolderOrder(w);
-      const bool first = oldest == nullptr || (holder != 0 && holder < oldest->order);
+      const bool first =
+          oldest == nullptr ||
+          (holder != 0 && (holder < oldest->order || WaitsForHeldUses(*oldest, *device)));
       if (in_use || !taken.insert(w.component).second) {
         w.blocked_by = "another use of the same component";
       } else if (!first && w.spec.held_uses.empty() && MustComeToRest(*device)) {
@@ -88,6 +90,22 @@ void Machine::Impl::AdmitWaiting(Device* device) {
       if (oldest == nullptr) oldest = &w;
     }
   }
+}
+
+// Whether it cannot begin before some running uses have ended that end only after what they wait
+// for has begun: that goes first then, however young.
+bool Machine::Impl::WaitsForHeldUses(const WaitingUse& oldest, const Device& device) const {
+  std::set<UseId> held;
+  for (const auto& [order, w] : state.waiting) {
+    held.insert(w.spec.held_uses.begin(), w.spec.held_uses.end());
+  }
+  int64_t room = Ceiling(device).count();
+  for (const auto& [id, c] : state.components) {
+    if (!c.use.has_value() || !held.contains(c.use->id)) continue;
+    if (state.sessions.at(c.session).device != device.spec.uuid) continue;
+    room -= ((c.permanent() ? Bytes() : LayerCharge(c)) + NeedsCharge(c)).count();
+  }
+  return FewestBytes(state.components.at(oldest.component), oldest.spec).count() > room;
 }
 
 int64_t Machine::Impl::LimitOf(const WaitingUse& w) const {

@@ -151,6 +151,7 @@ struct Machine::Impl {
   bool BetterAlone(const WaitingUse& w, const Component& c, int layers, int alone) const;
   bool GrowWaitIsOver(WaitingUse* w, const Component& c, double sigma, int layers,
                       int at_once) const;
+  bool WaitsForHeldUses(const WaitingUse& oldest, const Device& device) const;
   int64_t LimitBeside(const WaitingUse& oldest, const Device& device) const;
   uint64_t HolderOrder(const WaitingUse& w) const;
   void Grant(WaitingUse* w, int layers, Reason reason);

@@ -46,6 +46,15 @@ int64_t Steps() { return FromEnvironment("VRAM_SIM_STEPS", kSteps); }
 
 TEST(Simulation, GuaranteesHoldInKnownRuns) { RunSeeds(1, Steps()); }
 
+// Runs that once went wrong (tests/README.md).
+TEST(Simulation, GuaranteesHoldInRunsThatOnceFailed) {
+  for (const uint64_t seed : {uint64_t{1796035345215}}) {
+    World world(MakeScenario(seed, kStepsOfARun));
+    EXPECT_EQ(world.Run(), "") << "seed " << seed;
+    EXPECT_GT(world.grants(), 0);
+  }
+}
+
 TEST(Simulation, GuaranteesHoldInFreshRuns) {
   const int64_t now = std::chrono::system_clock::now().time_since_epoch() / std::chrono::seconds(1);
   const int64_t base = FromEnvironment("VRAM_SIM_SEED", now * 1000);
