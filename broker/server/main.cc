@@ -1,9 +1,7 @@
 // vram-brokerd: the broker as a process.
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "broker/observe/standard_descriptors.h"
 #include "broker/server/decision_log.h"
 #include "broker/server/grpc_log.h"
 #include "broker/server/log.h"
@@ -28,17 +27,8 @@ std::optional<std::string> GetEnv(const std::string& name) {
   return std::string(value);
 }
 
-// Opens /dev/null where standard input, output or error is closed: its number would be given to the
-// next file that is opened, a card's or a lock's, and what is printed would go there. Runs before
-// the libraries begin, some of which open files; a sanitizer is not there yet.
-__attribute__((no_sanitize("address", "thread", "undefined"))) void OpenStandardDescriptors() {
-  long descriptor = 0;
-  do {
-    descriptor = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
-  } while (descriptor >= 0 && descriptor <= 2);
-  if (descriptor > 2) syscall(SYS_close, descriptor);
-}
-__attribute__((section(".preinit_array"), used)) void (*g_first)() = OpenStandardDescriptors;
+__attribute__((section(".preinit_array"),
+               used)) void (*g_first)() = vrambroker::observe::OpenStandardDescriptors;
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "vram-brokerd: %s\n", std::string(status.message()).c_str());
