@@ -51,6 +51,8 @@ absl::StatusOr<Figures> CopyRateBench(const BenchOptions& options);
 // Stall of the simulated broker on every published workload and card size against the optimum and
 // against the rules, and whether every guarantee held meanwhile.
 absl::StatusOr<Figures> PlanningBench(const BenchOptions& options);
+// What writing a charge to the record takes, beside a copy of as many bytes.
+absl::StatusOr<Figures> RecordBench(const BenchOptions& options);
 // What counting adds to a decision, and what a scrape of a large broker takes.
 absl::StatusOr<Figures> MetricsBench(const BenchOptions& options);
 // What one watcher of the page costs a broker under load.

@@ -34,6 +34,7 @@ constexpr Entry kEntries[] = {
     {"planning", "time lost to loading against the optimum and the rules, under virtual time",
      PlanningBench},
     {"decision", "processor time of one decision, loading ahead included", DecisionBench},
+    {"record", "a charge written to the record that outlives the broker", RecordBench},
     {"metrics", "counting beside deciding, and a scrape of 1,024 components", MetricsBench},
     {"round_trip", "BeginUse and EndUse against a bare gRPC echo, same server and channel",
      RoundTripBench},
